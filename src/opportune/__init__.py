@@ -1,0 +1,98 @@
+"""Assign arriving tasks to servers that are busy for a while.
+
+An instance is priced, the prices become a plan, the plan is simulated and served::
+
+    import opportune
+
+    instance = opportune.catalog("specialist-v1").with_load(0.7)
+    result = opportune.compare(instance)
+
+Names are looked up when first used (PEP 562), so ``import opportune`` loads nothing else.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opportune.errors import (
+        InputError,
+        MissingExtraError,
+        OpportuneError,
+        OverloadError,
+        Problem,
+        SolverError,
+    )
+    from opportune.experiments.comparison import compare
+    from opportune.model.catalog import catalog
+    from opportune.model.duration import Deterministic, Empirical, Geometric
+    from opportune.model.files import load_instance
+    from opportune.model.loss import LossInstance, loss_instance
+    from opportune.policies.base import Plan
+    from opportune.pricing.occupancy import price
+    from opportune.pricing.relaxation import Relaxation
+    from opportune.simulate.loss import Run, simulate_plans
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Deterministic",
+    "Empirical",
+    "Geometric",
+    "InputError",
+    "LossInstance",
+    "MissingExtraError",
+    "OpportuneError",
+    "OverloadError",
+    "Plan",
+    "Problem",
+    "Relaxation",
+    "Run",
+    "SolverError",
+    "__version__",
+    "catalog",
+    "compare",
+    "load_instance",
+    "loss_instance",
+    "price",
+    "simulate_plans",
+]
+
+_MODULES = {
+    "Deterministic": "opportune.model.duration",
+    "Empirical": "opportune.model.duration",
+    "Geometric": "opportune.model.duration",
+    "InputError": "opportune.errors",
+    "LossInstance": "opportune.model.loss",
+    "MissingExtraError": "opportune.errors",
+    "OpportuneError": "opportune.errors",
+    "OverloadError": "opportune.errors",
+    "Plan": "opportune.policies.base",
+    "Problem": "opportune.errors",
+    "Relaxation": "opportune.pricing.relaxation",
+    "Run": "opportune.simulate.loss",
+    "SolverError": "opportune.errors",
+    "catalog": "opportune.model.catalog",
+    "compare": "opportune.experiments.comparison",
+    "load_instance": "opportune.model.files",
+    "loss_instance": "opportune.model.loss",
+    "price": "opportune.pricing.occupancy",
+    "simulate_plans": "opportune.simulate.loss",
+}
+"""Where each public name lives: its module, and after a colon its name there if that differs.
+
+No public name may be the name of a subpackage: importing ``opportune.simulate.loss`` sets
+``opportune.simulate`` to the subpackage, whatever stood there.
+"""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, own_name = _MODULES[name].partition(":")
+    value = getattr(importlib.import_module(module), own_name or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

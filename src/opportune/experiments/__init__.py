@@ -1,0 +1,1 @@
+"""What it means: comparisons, sweeps, intervals, reports."""

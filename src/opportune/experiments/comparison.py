@@ -1,0 +1,222 @@
+"""Compare policies on one instance: reward, share of the certified bound, what is left to gain.
+
+All policies of a replication see the same stream, so differences are paired. Definitions:
+``percent_of_bound`` = 100 reward / bound; the bound is OCC-LP(B) with B exact where the chain
+is exact and otherwise pooled over all replications, OCC-LP(<=) with forbidden pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.experiments.metrics import half_width, percents
+from opportune.experiments.prices import (
+    Blocking,
+    blocking_of,
+    choose_prices,
+    demand_at,
+    simulated_blocking,
+)
+from opportune.experiments.runs import Runs, run_replications
+from opportune.experiments.settings import Progress, Settings
+from opportune.model.loss import LossInstance
+from opportune.policies.base import loss_policy
+from opportune.pricing import certificate
+from opportune.pricing.blocking import exact_blocking
+from opportune.pricing.demand import Demand
+from opportune.pricing.occupancy import price
+from opportune.pricing.relaxation import Relaxation
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An upper bound on the reward per step of every work-conserving policy.
+
+    Attributes:
+        name: ``occ-lp`` or ``occ-lp-at-most``.
+        value: Reward per step, from our closed-form dual value.
+        blocking: B that it was computed at, None if it needs none.
+        gap: Relative gap to the primal solution.
+        label: ``proven`` (certificate, B exact or not needed) or ``statistical`` (B simulated).
+    """
+
+    name: str
+    value: float
+    blocking: float | None
+    gap: float
+    label: str
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """One row of a comparison.
+
+    Attributes:
+        policy: Policy id.
+        reward: Reward per step, summed over the servers of a task.
+        percent_of_bound: 100 reward / bound.
+        half_width: 95 % half width of it, over replications, or over batches of a single one.
+        blocking: Blocked / arrived of this policy.
+        left_to_gain: Points of percent_of_bound up to the tightest bound: at most this much
+            can any policy gain on this one.
+        difference: Percent of bound minus that of LAG (the first policy if LAG is not run).
+        difference_half_width: 95 % half width of it, paired by replication.
+        note: What a reader should know of the policy, for example "heuristic".
+    """
+
+    policy: str
+    reward: float
+    percent_of_bound: float
+    half_width: float
+    blocking: float
+    left_to_gain: float
+    difference: float
+    difference_half_width: float
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The result of :func:`compare`; everything that made it is in it."""
+
+    instance: LossInstance
+    settings: Settings
+    priced_at: str
+    prices: Relaxation
+    bound: Bound
+    bounds: tuple[Bound, ...]
+    blocking: Blocking
+    policies: tuple[PolicyResult, ...]
+    runs: Runs
+    warnings: tuple[str, ...] = ()
+
+    def row(self, policy: str) -> PolicyResult:
+        """The row of a policy id."""
+        return next(row for row in self.policies if row.policy == policy)
+
+
+def compare(
+    instance: LossInstance, settings: Settings | None = None, progress: Progress | None = None
+) -> Comparison:
+    """Run policies on the same streams and set their reward against the certified bound.
+
+    Args:
+        instance: The instance, at the load that its arrival rates give.
+        settings: Policies, steps, replications, seed, workers; defaults as documented.
+        progress: Called with the share of the work done.
+
+    Raises:
+        SolverError: If an LP cannot be solved.
+    """
+    settings = Settings() if settings is None else settings
+    prices, warnings = choose_prices(instance, settings.price_at, seed=settings.seed)
+    plans = [loss_policy(one).plan(instance, prices) for one in settings.policy_ids]
+    runs = run_replications(instance, plans, settings, progress)
+    blocking = (
+        blocking_of(instance)
+        if exact_blocking(instance) is not None
+        else simulated_blocking(instance, runs)
+    )
+    demand = demand_at(instance, blocking)
+    bound, relaxation = _bound(instance, demand, blocking)
+    notes = [plan.note for plan in plans]
+    rows = _rows(instance, settings, runs, (demand, bound, relaxation, blocking), notes)
+    return Comparison(
+        instance=instance,
+        settings=settings,
+        priced_at=prices.priced_at,
+        prices=prices,
+        bound=bound,
+        bounds=(bound,),
+        blocking=blocking,
+        policies=rows,
+        runs=runs,
+        warnings=warnings,
+    )
+
+
+def _bound(instance: LossInstance, demand: Demand, blocking: Blocking) -> tuple[Bound, Relaxation]:
+    relaxation = price(instance, demand)
+    needs_b = not demand.at_most
+    proven = not needs_b or blocking.method == "exact"
+    return (
+        Bound(
+            name=demand.name,
+            value=relaxation.dual_value,
+            blocking=blocking.value if needs_b else None,
+            gap=relaxation.gap,
+            label="proven" if proven else "statistical",
+        ),
+        relaxation,
+    )
+
+
+def _rows(
+    instance: LossInstance,
+    settings: Settings,
+    runs: Runs,
+    made: tuple[Demand, Bound, Relaxation, Blocking],
+    notes: list[str],
+) -> tuple[PolicyResult, ...]:
+    demand, bound, relaxation, blocking = made
+    samples = _percent_samples(instance, runs, demand, (bound, relaxation, blocking))
+    base = settings.policy_ids.index("lag") if "lag" in settings.policy_ids else 0
+    mean_reward = runs.reward_per_step.mean(axis=0)
+    center = percents(mean_reward, np.full(len(mean_reward), bound.value))
+    arrived = np.maximum(runs.arrived.sum(axis=(0, 2)), 1)
+    blocked = runs.blocked.sum(axis=(0, 2)) / arrived
+    rows = []
+    for p, policy in enumerate(settings.policy_ids):
+        paired = samples[:, p] - samples[:, base]
+        rows.append(
+            PolicyResult(
+                policy=policy,
+                reward=float(mean_reward[p]),
+                percent_of_bound=float(center[p]),
+                half_width=half_width(samples[:, p]),
+                blocking=float(blocked[p]),
+                left_to_gain=max(0.0, 100.0 - float(center[p])) if bound.value > 0 else 0.0,
+                difference=float(center[p] - center[base]),
+                difference_half_width=half_width(paired),
+                note=notes[p],
+            )
+        )
+    return tuple(rows)
+
+
+def _percent_samples(
+    instance: LossInstance,
+    runs: Runs,
+    demand: Demand,
+    made: tuple[Bound, Relaxation, Blocking],
+) -> Float:
+    """(samples, p) independent values of percent_of_bound: replications, or batches of one.
+
+    Each replication has its own B_i where B is simulated; its bound is the closed-form dual
+    value at the pooled prices, valid for every B_i.
+    """
+    bound, relaxation, blocking = made
+    n = runs.reward.shape[0]
+    if n == 1:
+        per_batch = runs.reward[0].T / (runs.steps / runs.reward.shape[2])
+        return percents(per_batch, np.full_like(per_batch, bound.value))
+    values = np.full(n, bound.value)
+    if not demand.at_most and blocking.method == "simulated":
+        for i in range(n):
+            own = _own_demand(instance, runs, i)
+            values[i] = certificate.dual_value(instance, own, relaxation.demand_price)
+    reward = runs.reward_per_step
+    return percents(reward, np.broadcast_to(values[:, None], reward.shape))
+
+
+def _own_demand(instance: LossInstance, runs: Runs, replication: int) -> Demand:
+    arrived, blocked = runs.arrived[replication, 0], runs.blocked[replication, 0]
+    if instance.one_k is not None:
+        return Demand(float(blocked.sum() / max(int(arrived.sum()), 1)))
+    by_type = np.divide(blocked, arrived, out=np.zeros(len(arrived)), where=arrived > 0)
+    return Demand(tuple(float(b) for b in by_type))

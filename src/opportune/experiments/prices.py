@@ -1,0 +1,133 @@
+"""Which prices a run goes by, and the blocking it meets: zero, at blocking, or at most.
+
+Above the last feasible load OCC-LP(0) has no solution. Then prices come from OCC-LP(B) with
+the exact or a pilot B, with forbidden pairs from OCC-LP(<=), and the result says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opportune.errors import OverloadError
+from opportune.experiments.metrics import half_width
+from opportune.experiments.runs import Runs, run_replications
+from opportune.experiments.settings import Settings
+from opportune.model.loss import LossInstance
+from opportune.policies.base import Plan
+from opportune.policies.loss.random import Random
+from opportune.pricing.blocking import erlang_b, exact_blocking, least_blocking
+from opportune.pricing.demand import AT_MOST, Demand
+from opportune.pricing.occupancy import price
+from opportune.pricing.relaxation import Relaxation
+
+PILOT = Settings(policies=("random",), steps=200_000, replications=5)
+"""The run that estimates B where no chain gives it."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """The share of tasks dropped.
+
+    Attributes:
+        value: B, pooled over types.
+        method: ``exact`` or ``simulated``.
+        half_width: 95 % over replications; 0 if exact.
+        erlang_b: Erlang-B(floor(R/k)) as a reference, None if k differs per type.
+        by_type: (V,) B per type; differs between types if k does or pairs are forbidden.
+    """
+
+    value: float
+    method: str
+    half_width: float
+    erlang_b: float | None
+    by_type: tuple[float, ...]
+
+
+def blocking_of(instance: LossInstance, plan: Plan | None = None, seed: int = 1) -> Blocking:
+    """B exactly where the headcount is a chain, otherwise by a pilot run of ``plan``.
+
+    Args:
+        instance: The instance.
+        plan: Whose blocking, where it depends on the policy (forbidden pairs); default Random.
+        seed: Seed of the pilot.
+    """
+    exact = exact_blocking(instance)
+    if exact is not None:
+        by_type = (exact,) * instance.n_types
+        return Blocking(exact, "exact", 0.0, erlang_b(instance), by_type)
+    plan = Random().plan(instance) if plan is None else plan
+    settings = Settings(("random",), PILOT.steps, PILOT.replications, seed)
+    return simulated_blocking(instance, run_replications(instance, [plan], settings))
+
+
+def simulated_blocking(instance: LossInstance, runs: Runs, plan: int = 0) -> Blocking:
+    """B of one plan of finished runs: blocked / arrived pooled over all replications."""
+    arrived = runs.arrived[:, plan].sum(axis=0)
+    blocked = runs.blocked[:, plan].sum(axis=0)
+    pooled = float(blocked.sum() / max(int(arrived.sum()), 1))
+    spread = half_width(runs.blocking[:, plan])
+    if instance.one_k is not None and not instance.has_forbidden_pairs:
+        by_type = np.full(instance.n_types, pooled)
+    else:
+        by_type = np.divide(blocked, arrived, out=np.zeros(len(arrived)), where=arrived > 0)
+    return Blocking(
+        pooled,
+        "simulated",
+        spread if np.isfinite(spread) else 0.0,
+        erlang_b(instance),
+        tuple(float(b) for b in by_type),
+    )
+
+
+def demand_at(instance: LossInstance, blocking: Blocking) -> Demand:
+    """The demand of the bound: OCC-LP(B), or OCC-LP(<=) with forbidden pairs."""
+    if instance.has_forbidden_pairs:
+        return AT_MOST
+    if instance.one_k is None:
+        return Demand(_feasible_by_type(instance, blocking.by_type))
+    value = blocking.value
+    return Demand(least_blocking(instance, value) if blocking.method == "simulated" else value)
+
+
+def _feasible_by_type(instance: LossInstance, by_type: tuple[float, ...]) -> tuple[float, ...]:
+    """B_v raised by one factor on 1 - B_v, if need be, to where OCC-LP(B) is feasible."""
+    served = instance.servers_per_task * (1.0 - np.asarray(by_type))
+    busy = float((instance.arrival_rate * instance.mean_duration) @ served)
+    factor = min(1.0, instance.n_servers / (float(served.max()) + busy))
+    return tuple(float(b) for b in 1.0 - factor * (1.0 - np.asarray(by_type)))
+
+
+def choose_prices(
+    instance: LossInstance, price_at: str | None = None, strict: bool = False, seed: int = 1
+) -> tuple[Relaxation, tuple[str, ...]]:
+    """The prices to go by, and warnings to print.
+
+    Args:
+        instance: The instance.
+        price_at: ``"blocking"`` prices at B on purpose.
+        strict: Raise under overload instead of falling back (``opportune plan``).
+        seed: Seed of a pilot run, if one is needed.
+
+    Raises:
+        OverloadError: With ``strict``, where not every task can be served (but R = k is legal).
+    """
+    if price_at is None:
+        try:
+            relaxation = price(instance)
+            return relaxation, relaxation.notices
+        except OverloadError as overload:
+            only_choice = instance.n_servers == int(instance.servers_per_task.max())
+            if strict and not (only_choice and not instance.has_forbidden_pairs):
+                raise
+            warning = f"overload: {overload}"
+    else:
+        warning = "priced at blocking as asked"
+    if instance.has_forbidden_pairs:
+        relaxation = price(instance, AT_MOST)
+        return relaxation, (f"{warning}; prices come from OCC-LP(<=)", *relaxation.notices)
+    blocking = blocking_of(instance, seed=seed)
+    relaxation = price(instance, demand_at(instance, blocking))
+    told = f"{warning}; prices come from OCC-LP(B) with B = {blocking.value:.4g} {blocking.method}"
+    return relaxation, (told, *relaxation.notices)

@@ -1,0 +1,75 @@
+"""An experiment is data: what is run, how long, from which seed, by how many workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from opportune.errors import InputError, Problem, shorten
+from opportune.policies.base import loss_policies_by_id, loss_policy
+
+Progress = Callable[[float, str], None]
+"""Called now and then with the share of the work done, from 0 to 1, and what is being done."""
+
+BACKENDS = ("threads", "loky")
+"""How replications are spread: threads (kernels release the lock) or processes."""
+
+MAX_REPLICATIONS = 100_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a comparison is run.
+
+    Attributes:
+        policies: Policy ids, in the order of the table; empty means all.
+        steps: Counted steps per replication, after the warm-up.
+        replications: Independent runs; replication i is the same whatever the workers.
+        seed: Seed of all streams.
+        workers: Replications run at the same time.
+        backend: ``threads`` or ``loky``.
+        price_at: ``None`` (at zero blocking, or the fallback under overload) or ``"blocking"``.
+
+    Raises:
+        InputError: Naming the setting that is wrong.
+    """
+
+    policies: tuple[str, ...] = ()
+    steps: int = 200_000
+    replications: int = 5
+    seed: int = 1
+    workers: int = 1
+    backend: str = "threads"
+    price_at: str | None = None
+
+    def __post_init__(self) -> None:
+        whole = (
+            ("steps", self.steps, 1, 10**15),
+            ("replications", self.replications, 1, MAX_REPLICATIONS),
+            ("seed", self.seed, 0, 2**64 - 1),
+            ("workers", self.workers, 1, 1024),
+        )
+        problems = []
+        for name, value, least, most in whole:
+            is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            if not is_whole or not least <= value <= most:
+                expected = f"a whole number from {least} to {most}"
+                problems.append(Problem(name, shorten(value), expected))
+        if self.backend not in BACKENDS:
+            problems.append(Problem("backend", shorten(self.backend), "one of threads, loky"))
+        if self.price_at not in (None, "blocking"):
+            problems.append(Problem("price_at", shorten(self.price_at), "blocking, or nothing"))
+        doubles = sorted({one for one in self.policies if self.policies.count(one) > 1})
+        if doubles:
+            problems.append(Problem("policies", ", ".join(doubles), "every policy once"))
+        if problems:
+            raise InputError(problems)
+        for one in self.policies:
+            loss_policy(one)
+
+    @property
+    def policy_ids(self) -> tuple[str, ...]:
+        """The policies to run: the ones named, or all."""
+        return self.policies if self.policies else tuple(loss_policies_by_id())

@@ -1,0 +1,1 @@
+"""What the world is: instances, durations, streams, files and the catalog."""

@@ -1,0 +1,113 @@
+"""Write an instance to a TOML file that :func:`files.load_instance` reads back bit by bit.
+
+Matrices of more than ``INLINE_CELLS`` pairs go to an NPZ file of the same name beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.errors import InputError, Problem
+from opportune.model.duration import Deterministic, Duration, Geometric
+from opportune.model.loss import LossInstance
+
+INLINE_CELLS = 400
+"""Largest matrix (in pairs) that is written into the TOML file itself."""
+
+LINE_ITEMS = 8
+"""Numbers or names on one line of a long list."""
+
+
+def save_instance(instance: LossInstance, path: str | Path) -> None:
+    """Write an instance file; an existing one, and the NPZ file beside it, are replaced.
+
+    Args:
+        instance: The instance.
+        path: Where to; must end in .toml. ``load_instance(path)`` gives an equal instance.
+
+    Raises:
+        InputError: If the path does not end in .toml, or cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".toml":
+        raise InputError(Problem("path", repr(str(path)), "a path ending in .toml"))
+    lines = [
+        f"name = {_text(instance.name)}",
+        f"task_types = {_list(map(_text, instance.task_types))}",
+        f"servers = {_list(map(_text, instance.servers))}",
+        f"servers_per_task = {_servers_per_task(instance)}",
+        f"arrival_rate = {_numbers(instance.arrival_rate)}",
+    ]
+    big = instance.match_reward.size > INLINE_CELLS
+    arrays: dict[str, NDArray[Any]] = {"match_reward": instance.match_reward}
+    if instance.has_forbidden_pairs:
+        arrays["allowed"] = instance.allowed
+    beside = path.with_suffix(".npz")
+    file = _text(beside.name if not beside.name.startswith("~") else f"./{beside.name}")
+    for name, array in arrays.items():
+        reference = f'{{file = {file}, array = "{name}"}}'
+        lines.append(f"{name} = {reference if big else _matrix(array)}")
+    lines += _durations(instance.duration)
+    text = "\n".join(lines) + "\n"
+    try:
+        if big:
+            with beside.open("wb") as stream:
+                np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InputError(
+            Problem("path", f"{path}: {error.strerror}", "a place that can be written")
+        ) from error
+
+
+def _servers_per_task(instance: LossInstance) -> str:
+    one = instance.one_k
+    return str(one) if one is not None else _list(str(int(k)) for k in instance.servers_per_task)
+
+
+def _durations(durations: Sequence[Duration]) -> list[str]:
+    if all(duration == durations[0] for duration in durations):
+        return ["", "[duration]", *_duration(durations[0])]
+    return [line for one in durations for line in ("", "[[duration]]", *_duration(one))]
+
+
+def _duration(duration: Duration) -> list[str]:
+    if isinstance(duration, Deterministic):
+        return ['kind = "deterministic"', f"steps = {duration.steps}"]
+    if isinstance(duration, Geometric):
+        return ['kind = "geometric"', f"mean = {duration.mean!r}"]
+    return [
+        'kind = "empirical"',
+        f"steps = {_list(str(int(d)) for d in duration.steps)}",
+        f"weight = {_numbers(duration.weight)}",
+    ]
+
+
+def _matrix(array: NDArray[Any]) -> str:
+    return "[\n" + "".join(f"  {_numbers(row)},\n" for row in array) + "]"
+
+
+def _numbers(array: NDArray[Any]) -> str:
+    if array.dtype == np.bool_:
+        return _list("true" if flag else "false" for flag in array)
+    return _list(repr(float(number)) for number in array)
+
+
+def _list(items: Iterable[str]) -> str:
+    texts = list(items)
+    if len(texts) <= 4 * LINE_ITEMS:
+        return "[" + ", ".join(texts) + "]"
+    parts = [texts[i : i + LINE_ITEMS] for i in range(0, len(texts), LINE_ITEMS)]
+    return "[\n" + "".join("  " + ", ".join(part) + ",\n" for part in parts) + "]"
+
+
+def _text(text: str) -> str:
+    """A TOML basic string."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda m: f"\\u{ord(m[0]):04x}", escaped) + '"'

@@ -1,0 +1,213 @@
+"""Plans, the policy protocol, and the registry that finds every policy by itself.
+
+To add a policy: put a file into ``policies/loss/`` with a frozen dataclass that has ``id``,
+``title`` and ``plan(instance, prices)``. Nothing else needs to change; ``check_policy``
+runs on it in the test suite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import pkgutil
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import opportune.policies.loss as loss_policies
+from opportune.errors import InputError, Problem
+from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTables
+from opportune.model.axes import Quantity
+from opportune.model.loss import LossInstance
+from opportune.pricing.relaxation import Relaxation
+
+Float = NDArray[np.float64]
+
+EQUAL = 1e-12
+"""Relative difference up to which two neighbors of a list are a tie."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to do with an arriving task, as tables that the kernels read.
+
+    Attributes:
+        policy: Id of the policy that made it.
+        tables: Order of the servers per type and headcount, ties, weights, rule.
+        index: (V, R) what the order is sorted by, -inf for a forbidden pair.
+        note: What a reader should know of it, for example "heuristic".
+    """
+
+    policy: str
+    tables: PlanTables
+    index: Annotated[
+        Float,
+        Quantity("L(v,r)", "V,R", "reward", "score minus opportunity cost, or the rule's own"),
+    ]
+    note: str = ""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the tables: the same plan decides the same."""
+        state = hashlib.sha256(str(self.tables.rule).encode())
+        for array in self.tables[:-1]:
+            state.update(np.ascontiguousarray(array).tobytes())
+        return state.hexdigest()[:16]
+
+
+@runtime_checkable
+class LossPolicy(Protocol):
+    """A policy of the loss model. Implementations are frozen dataclasses."""
+
+    id: ClassVar[str]
+    title: ClassVar[str]
+
+    def plan(self, instance: LossInstance, prices: Relaxation | None = None) -> Plan:
+        """The plan for an instance; ``prices`` saves a second solve where they are known.
+
+        Raises:
+            OverloadError: If the policy needs prices, none are given and none exist.
+        """
+        ...
+
+
+def list_plan(
+    policy: str,
+    instance: LossInstance,
+    index: ArrayLike,
+    tie_break: ArrayLike | None = None,
+    note: str = "",
+) -> Plan:
+    """A PRIORITY plan: permitted servers by ``index`` descending.
+
+    Args:
+        policy: Id of the policy.
+        instance: The instance.
+        index: (V, R) larger is better.
+        tie_break: (R,) or (V, R), smaller first, to order equal indices, then position; None
+            leaves equal indices tied, to be resolved at random by the stream's ``choice``.
+        note: What a reader should know.
+    """
+    index = np.where(instance.allowed, np.asarray(index, dtype=np.float64), -np.inf)
+    shape = index.shape
+    rank = np.zeros(shape) if tie_break is None else np.broadcast_to(tie_break, shape)
+    order = np.empty(shape, dtype=np.int32)
+    level = np.empty(shape, dtype=np.int32)
+    for v in range(shape[0]):
+        order[v] = np.lexsort((np.arange(shape[1]), rank[v], -index[v]))
+        if tie_break is None:
+            ordered = index[v][order[v]]
+            apart = ordered[1:] < ordered[:-1] - EQUAL * np.abs(ordered[:-1])
+            level[v] = np.concatenate([[0], np.cumsum(apart)])
+        else:
+            level[v] = np.arange(shape[1])
+    return _plan(policy, instance, index, order, level, note)
+
+
+def ordered_plan(
+    policy: str, instance: LossInstance, index: ArrayLike, order: NDArray[np.int32], note: str = ""
+) -> Plan:
+    """A PRIORITY plan from a full order (V, R) of servers, forbidden ones last, no ties."""
+    index = np.where(instance.allowed, np.asarray(index, dtype=np.float64), -np.inf)
+    level = np.broadcast_to(np.arange(order.shape[1], dtype=np.int32), order.shape)
+    return _plan(policy, instance, index, order, level, note)
+
+
+def sampling_plan(policy: str, weight: ArrayLike, fallback: Plan, note: str = "") -> Plan:
+    """A SAMPLE plan: free servers by ``weight`` (V, R), then by the fallback's list."""
+    weight = np.ascontiguousarray(weight, dtype=np.float64)
+    tables = fallback.tables._replace(weight=weight, rule=SAMPLE)
+    return replace(fallback, policy=policy, tables=tables, index=weight, note=note)
+
+
+def _plan(
+    policy: str,
+    instance: LossInstance,
+    index: Float,
+    order: NDArray[np.int32],
+    level: NDArray[np.int32],
+    note: str,
+) -> Plan:
+    n_allowed = instance.allowed.sum(axis=1).astype(np.int32)
+    tied = any(bool(np.any(level[v, 1:n] == level[v, : n - 1])) for v, n in enumerate(n_allowed))
+    tables = PlanTables(
+        order=np.ascontiguousarray(order[:, None, :], dtype=np.uint32),
+        level=np.ascontiguousarray(level[:, None, :], dtype=np.int32),
+        n_allowed=n_allowed,
+        weight=np.zeros((instance.n_types, 0)),
+        rule=PRIORITY_TIES if tied else PRIORITY,
+    )
+    return Plan(policy=policy, tables=tables, index=index, note=note)
+
+
+def check_policy(policy: LossPolicy, instance: LossInstance) -> Plan:
+    """Make the policy's plan for an instance and check that the kernels can trust it.
+
+    Raises:
+        InputError: If the plan is not a full order of the permitted servers, or its
+            weights are not nonnegative numbers.
+    """
+    plan = policy.plan(instance)
+    tables = plan.tables
+    problems = []
+    shape = (instance.n_types, tables.order.shape[1], instance.n_servers)
+    if tables.order.shape != shape or tables.level.shape != shape:
+        problems.append(Problem("order", f"shape {tables.order.shape}", f"shape {shape}"))
+    else:
+        for v in range(instance.n_types):
+            permitted = np.flatnonzero(instance.allowed[v])
+            for h in range(shape[1]):
+                n = int(tables.n_allowed[v])
+                if not np.array_equal(np.sort(tables.order[v, h, :n]), permitted):
+                    problems.append(
+                        Problem(f"order[{v},{h}]", "not the permitted servers", "each one once")
+                    )
+                if np.any(np.diff(tables.level[v, h, :n]) < 0):
+                    problems.append(Problem(f"level[{v},{h}]", "decreases", "a rising level"))
+    if tables.weight.size and not np.all((tables.weight >= 0) & np.isfinite(tables.weight)):
+        problems.append(Problem("weight", "negative or not finite", "at least 0"))
+    if tables.rule == SAMPLE and np.any(tables.weight[~instance.allowed] != 0):
+        problems.append(Problem("weight", "on a forbidden pair", "0 there"))
+    if plan.policy != policy.id:
+        problems.append(Problem("policy", plan.policy, policy.id))
+    if problems:
+        raise InputError(problems)
+    return plan
+
+
+@cache
+def loss_policies_by_id() -> dict[str, LossPolicy]:
+    """Every policy of ``policies/loss/`` by id, in the order of their ``rank``, then id."""
+    found: dict[str, LossPolicy] = {}
+    for module_info in pkgutil.iter_modules(loss_policies.__path__):
+        module = importlib.import_module(f"{loss_policies.__name__}.{module_info.name}")
+        for value in vars(module).values():
+            if (
+                isinstance(value, type)
+                and value.__module__ == module.__name__
+                and isinstance(getattr(value, "id", None), str)
+            ):
+                policy = value()
+                if policy.id in found:
+                    raise ValueError(f"two policies have the id {policy.id!r}")
+                found[policy.id] = policy
+    return dict(sorted(found.items(), key=lambda item: (getattr(item[1], "rank", 99), item[0])))
+
+
+def loss_policy(policy_id: str) -> LossPolicy:
+    """The policy of an id.
+
+    Raises:
+        InputError: If there is none, with the known ids.
+    """
+    known = loss_policies_by_id()
+    if policy_id not in known:
+        raise InputError(
+            Problem(
+                "policy", repr(policy_id), "one of " + ", ".join(known), "see: opportune policies"
+            )
+        )
+    return known[policy_id]

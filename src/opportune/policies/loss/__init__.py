@@ -1,0 +1,1 @@
+"""Policies of the loss model. Every module here is found by ``policies.base``."""

@@ -1,0 +1,1 @@
+"""What a server's time is worth: linear programs, prices, certified bounds, blocking."""

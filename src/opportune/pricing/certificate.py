@@ -1,0 +1,108 @@
+"""Closed forms that make a bound ours, whatever produced the prices.
+
+For any demand prices l (at least 0 when the demand is "at most"), weak duality gives
+    OCC-LP(B) <= D(l) = sum_r q_r(l) + sum_v lambda_v k_v (1 - B_v) l_v,
+where q_r(l), the value of the Arm-r LP, is the root of q = sum_v lambda_v max(s_vr - l_v -
+E[D_v] q, 0) (LAG section 3.2, reconstructed from the text; tested against another solver).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.model.loss import LossInstance
+from opportune.pricing.demand import Demand
+
+Float = NDArray[np.float64]
+
+
+def capacity_price(instance: LossInstance, demand_price: Float) -> Float:
+    """(R,) q_r(l), what one step of server r is worth at demand prices l.
+
+    Accepting exactly the types of a set A earns sum_A lambda a / (1 + sum_A lambda E[D]) per
+    step, a = s - l; the best set is a prefix of the types by a / E[D] (a fractional knapsack),
+    so q is the largest value over the prefixes, and at least 0.
+    """
+    mean = instance.mean_duration[:, None]
+    gain = np.where(instance.allowed, instance.match_reward - demand_price[:, None], -np.inf)
+    order = np.argsort(-(gain / mean), axis=0, kind="stable")
+    gain = np.take_along_axis(gain, order, axis=0)
+    rate = np.where(gain > 0, instance.arrival_rate[order], 0.0)
+    earned = np.cumsum(rate * np.maximum(gain, 0.0), axis=0)
+    busy = np.cumsum(rate * np.take_along_axis(np.broadcast_to(mean, gain.shape), order, 0), axis=0)
+    return np.asarray(np.max(earned / (1.0 + busy), axis=0))
+
+
+def dual_value(instance: LossInstance, demand: Demand, demand_price: Float) -> float:
+    """D(l): an upper bound in reward per step, for any prices l.
+
+    Prices below 0 are raised to 0 where the demand is "at most": there only l >= 0 is valid.
+    """
+    price = np.maximum(demand_price, 0.0) if demand.at_most else demand_price
+    served = demand.servers_per_arrival(instance)
+    return float(
+        capacity_price(instance, price).sum() + np.sum(instance.arrival_rate * served * price)
+    )
+
+
+def index(instance: LossInstance, demand_price: Float, capacity: Float) -> Float:
+    """(V, R) L(v,r) = s_vr - l_v - E[D_v] q_r, -inf for a forbidden pair (LAG Def. 3.3, quoted)."""
+    cost = demand_price[:, None] + instance.mean_duration[:, None] * capacity
+    return np.where(instance.allowed, instance.match_reward - cost, -np.inf)
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How far a primal and dual pair is from LAG Lemma B.1; all relative, 0 is perfect.
+
+    Attributes:
+        demand: Largest violation of (2), in servers per task.
+        capacity: Largest violation of (3), in share of time.
+        availability: Largest violation of 0 <= u <= lambda phi, divided by lambda.
+        price: Largest |q_r - sum_v lambda_v max(L, 0)|, by the largest reward.
+        complement: Reward lost by u where L > 0 or L < 0 asks otherwise, by the value.
+    """
+
+    demand: float
+    capacity: float
+    availability: float
+    price: float
+    complement: float
+
+    @property
+    def worst(self) -> float:
+        """The largest of them."""
+        return max(self.demand, self.capacity, self.availability, self.price, self.complement)
+
+
+def residuals(
+    instance: LossInstance, demand: Demand, prices: tuple[Float, Float, Float], rates: Float
+) -> Residuals:
+    """Check Lemma B.1 for prices (l, q, L) and assignment rates u (V, R).
+
+    Implements: LAG Lemma B.1 (i) q = sum lambda max(L, 0), (iii) L > 0 => u = lambda phi and
+    L < 0 => u = 0 (quoted), with the demand of the LP at hand.
+    """
+    price, capacity, value = prices
+    rate = instance.arrival_rate
+    scale = max(float(instance.match_reward.max()), 1e-300)
+    free = 1.0 - instance.mean_duration @ rates
+    weight = np.divide(rates, rate[:, None], out=np.zeros_like(rates), where=rate[:, None] > 0)
+    served, want = weight.sum(axis=1), demand.servers_per_arrival(instance)
+    used = rate > 0
+    short = np.where(used, served - want, 0.0)
+    positive = np.where(value > 0, value, 0.0)
+    negative = np.where(value < 0, np.maximum(value, -scale * 1e6), 0.0)
+    lost = positive * (rate[:, None] * free - rates) - negative * rates
+    idle = price * rate * (want - served) if demand.at_most else np.zeros_like(price)
+    total = max(float(np.sum(instance.match_reward * rates)), scale * 1e-12)
+    return Residuals(
+        demand=float(np.max(np.maximum(short, 0.0) if demand.at_most else np.abs(short))),
+        capacity=float(np.max(np.maximum(-free, 0.0))),
+        availability=float(max(np.max(np.where(used[:, None], weight - free, 0.0)), -weight.min())),
+        price=float(np.max(np.abs(capacity - rate @ positive))) / scale,
+        complement=abs(float(lost.sum() + idle.sum())) / total,
+    )

@@ -1,0 +1,1 @@
+"""What happens: the friendly face of the kernels, with blocks, progress and replications."""
