@@ -4,8 +4,9 @@ An instance is priced, the prices become a plan, the plan is simulated and serve
 
     import opportune
 
-    instance = opportune.catalog("specialist-v1").with_load(0.7)
+    instance = opportune.load_instance("specialist-v1", load=0.7)
     result = opportune.compare(instance)
+    result.row("lag").percent_of_bound
 
 Names are looked up when first used (PEP 562), so ``import opportune`` loads nothing else.
 """
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
         SolverError,
     )
     from opportune.experiments.comparison import compare
+    from opportune.experiments.settings import Settings
     from opportune.model.catalog import catalog
     from opportune.model.duration import Deterministic, Empirical, Geometric
     from opportune.model.files import load_instance
     from opportune.model.loss import LossInstance, loss_instance
-    from opportune.policies.base import Plan
+    from opportune.model.saving import save_instance
+    from opportune.policies.base import Plan, check_policy
+    from opportune.pricing.demand import Demand
     from opportune.pricing.occupancy import price
     from opportune.pricing.relaxation import Relaxation
     from opportune.simulate.loss import Run, simulate_plans
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Demand",
     "Deterministic",
     "Empirical",
     "Geometric",
@@ -47,17 +52,21 @@ __all__ = [
     "Problem",
     "Relaxation",
     "Run",
+    "Settings",
     "SolverError",
     "__version__",
     "catalog",
+    "check_policy",
     "compare",
     "load_instance",
     "loss_instance",
     "price",
+    "save_instance",
     "simulate_plans",
 ]
 
 _MODULES = {
+    "Demand": "opportune.pricing.demand",
     "Deterministic": "opportune.model.duration",
     "Empirical": "opportune.model.duration",
     "Geometric": "opportune.model.duration",
@@ -70,12 +79,15 @@ _MODULES = {
     "Problem": "opportune.errors",
     "Relaxation": "opportune.pricing.relaxation",
     "Run": "opportune.simulate.loss",
+    "Settings": "opportune.experiments.settings",
     "SolverError": "opportune.errors",
     "catalog": "opportune.model.catalog",
+    "check_policy": "opportune.policies.base",
     "compare": "opportune.experiments.comparison",
     "load_instance": "opportune.model.files",
     "loss_instance": "opportune.model.loss",
     "price": "opportune.pricing.occupancy",
+    "save_instance": "opportune.model.saving",
     "simulate_plans": "opportune.simulate.loss",
 }
 """Where each public name lives: its module, and after a colon its name there if that differs.

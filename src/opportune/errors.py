@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,19 @@ class OpportuneError(Exception):
             (problems,) if isinstance(problems, Problem) else tuple(problems)
         )
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that an error of a worker process arrives whole."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(
+    kind: type[OpportuneError], args: tuple[Any, ...], state: dict[str, Any]
+) -> OpportuneError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(OpportuneError):
@@ -105,6 +119,9 @@ class MissingExtraError(OpportuneError):
 
 def shorten(value: object, limit: int = 60) -> str:
     """The value as text of at most ``limit`` characters, for a message."""
-    text = repr(value) if isinstance(value, str) else str(value)
+    try:
+        text = repr(value) if isinstance(value, str) else str(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        text = f"a very long {type(value).__name__}"
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3] + "..."

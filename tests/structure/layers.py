@@ -18,6 +18,7 @@ LAYERS = (
     ("simulate",),
     ("experiments", "service", "client"),
     ("cli",),
+    ("__main__",),
 )
 """Imports point to a line above, or stay inside one package; never to a neighbor on a line."""
 

@@ -98,7 +98,7 @@ def test_rates_and_shares_together_are_refused(write_instance: Write) -> None:
         ("macth_reward = 3", "Did you mean 'match_reward'?"),
         ("k = 3", "Did you mean 'servers_per_task'?"),
         ("Allowed = [[true]]", "Did you mean 'allowed'?"),
-        ("load = 0.7", "load: unknown key"),
+        ("load = 0.7", "load: given; expected no such key. Leave it out and give --load"),
         ("profile = [1]", "profile: given; expected nothing: it is not supported yet"),
         ("availability = 1", "availability: given; expected nothing: it is not supported yet"),
         ("name = 3", "name: 3; expected printable text"),
@@ -158,11 +158,12 @@ def test_a_check_finds_every_problem(write_instance: Write) -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("nowhere/x.toml", "there is no folder nowhere"),
+        ("nowhere/x.toml", "expected a folder nowhere"),
         ("https://example.org/x.toml", "not a URL"),
         ("~/x.toml", "a path without ~"),
         (Path("priority-v1"), "a path ending in .toml"),
         ("scores.csv", "or a path ending in .toml"),
+        ("x" * 5000 + ".toml", "expected a file in ."),
     ],
 )
 def test_a_source_that_is_no_file(source: Any, expected: str) -> None:
@@ -189,6 +190,7 @@ def test_a_byte_order_mark_and_crlf_are_tolerated(write_instance: Write) -> None
         (b"arrival_rate = [.1]", "line 1, column 17"),
         (b"a = 1\na = 2", "A key is given twice"),
         (b"a = " + b"[" * 100_000, "nested too deep"),
+        (b"a = " + b"9" * 5000, "a TOML file"),
     ],
 )
 def test_a_file_that_is_no_toml(tmp_path: Path, content: bytes, problem: str) -> None:

@@ -138,7 +138,7 @@ def test_allowed_is_true_or_false(allowed: Any, told: str) -> None:
         ([0.1, -0.1], "arrival_rate[1]: -0.1"),
         ([0.1, 1.5], "arrival_rate[1]: 1.5; expected a probability per step"),
         ([0.6, 0.6], "sums to 1.2 per step"),
-        ([0.6, 0.6], "shorten the step by a factor of 1.2".capitalize()),
+        ([0.6, 0.6], "Shorten the step by a factor of 1.2"),
         ([0.1], "1 rates; expected one per row of match_reward, 2"),
         (0.1, "shape ()"),
         ([["0,1", 0.1]], "arrival_rate[0,0]: '0,1'"),

@@ -122,8 +122,8 @@ def compare(
         if exact_blocking(instance) is not None
         else simulated_blocking(instance, runs)
     )
-    demand = demand_at(instance, blocking)
-    bound, relaxation = _bound(instance, demand, blocking)
+    bound, relaxation = bound_at(instance, blocking)
+    demand = relaxation.demand
     notes = [plan.note for plan in plans]
     rows = _rows(instance, settings, runs, (demand, bound, relaxation, blocking), notes)
     return Comparison(
@@ -140,7 +140,9 @@ def compare(
     )
 
 
-def _bound(instance: LossInstance, demand: Demand, blocking: Blocking) -> tuple[Bound, Relaxation]:
+def bound_at(instance: LossInstance, blocking: Blocking) -> tuple[Bound, Relaxation]:
+    """The certified bound at a known blocking (OCC-LP(<=) with forbidden pairs), and its LP."""
+    demand = demand_at(instance, blocking)
     relaxation = price(instance, demand)
     needs_b = not demand.at_most
     proven = not needs_b or blocking.method == "exact"

@@ -33,6 +33,6 @@ def jit(function: F) -> F:
     try:
         compiled: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no place to write a cache to: compile anew in every process
-        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+        return numba.njit(**options)(function)
     compiled._cache._cache_file._source_stamp = KERNELS_STAMP
-    return compiled  # type: ignore[no-any-return]
+    return compiled

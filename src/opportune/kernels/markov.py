@@ -12,17 +12,22 @@ from opportune.kernels.jit import jit
 
 @jit
 def stationary(transition: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n,) stationary law of an irreducible (n, n) chain by GTH elimination.
+    """(n,) stationary law of an (n, n) chain by GTH elimination.
 
     Grassmann, Taksar, Heyman 1985: no subtraction, so every component has small relative
-    error, however small it is.
+    error, however small it is (below 1e-300 of the largest it counts as 0). If the last state
+    cannot be left downwards below some state, all states under that one are transient: law 0.
     """
     p = transition.copy()
     n = p.shape[0]
+    lowest = 0
     for last in range(n - 1, 0, -1):
         leave = 0.0
         for j in range(last):
             leave += p[last, j]
+        if leave == 0.0:
+            lowest = last
+            break
         for i in range(last):
             p[i, last] /= leave
         for i in range(last):
@@ -31,12 +36,16 @@ def stationary(transition: NDArray[np.float64]) -> NDArray[np.float64]:
                 for j in range(last):
                     p[i, j] += factor * p[last, j]
     law = np.zeros(n)
-    law[0] = 1.0
+    law[lowest] = 1.0
     total = 1.0
-    for j in range(1, n):
-        for i in range(j):
+    for j in range(lowest + 1, n):
+        for i in range(lowest, j):
             law[j] += law[i] * p[i, j]
         total += law[j]
+        if total > 1e100:  # the lowest states of a large chain can be less likely than 1e-308
+            for i in range(lowest, j + 1):
+                law[i] /= total
+            total = 1.0
     return law / total
 
 

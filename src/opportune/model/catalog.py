@@ -50,6 +50,9 @@ BANK_DURATIONS = {
 BANK_STEP = 30
 """Seconds of a step of ``bank-v1``."""
 
+MOST_CALLS = 0.5
+"""Calls per step once the step of ``bank-v1`` must be divided: well below one."""
+
 BANK_PRIOR = 30
 """Calls at which an agent's own speed and the neutral score weigh the same."""
 
@@ -270,9 +273,10 @@ def _finer(instance: LossInstance, load: float) -> LossInstance:
     """
     if isinstance(load, bool) or not isinstance(load, (int, float)) or not 0 < load < math.inf:
         return instance.with_load(load)  # refuses it
-    parts = max(1, math.ceil(load / instance.load - 1e-9))
-    if parts == 1:
+    calls = load / instance.load  # per step, since the shares sum to one
+    if calls <= 1:
         return instance.with_load(load)
+    parts = math.ceil(calls / MOST_CALLS - 1e-9)
     durations = tuple(_stretched(duration, parts) for duration in instance.duration)
     name = f"{instance.name} (steps of {BANK_STEP / parts:.3g} s)"
     return replace(instance, duration=durations, name=name).with_load(load)

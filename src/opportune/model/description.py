@@ -54,7 +54,6 @@ OTHER_WORDS = {
     "tasks": "task_types",
     "D": "duration",
     "agents": "servers",
-    "load": "--load (an option of the command)",
 }
 
 T = TypeVar("T")
@@ -165,7 +164,9 @@ def _check_keys(parts: _Parts, data: Mapping[str, Any]) -> None:
     for key in RESERVED:
         if key in data:
             parts.refuse(Problem(key, "given", "nothing: it is not supported yet", "leave it out"))
-    known = {key: value for key, value in data.items() if key not in RESERVED}
+    if "load" in data:
+        parts.refuse(Problem("load", "given", "no such key", "leave it out and give --load"))
+    known = {key: value for key, value in data.items() if key not in (*RESERVED, "load")}
     for problem in unknown_keys("", known, KEYS, OTHER_WORDS):
         parts.refuse(problem)
     for key in ("match_reward", "duration"):

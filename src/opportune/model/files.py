@@ -20,7 +20,7 @@ from opportune.errors import InputError, OpportuneError, Problem, shorten
 from opportune.model.catalog import catalog_instance
 from opportune.model.description import Draft, read_description
 from opportune.model.loss import LossInstance
-from opportune.model.sources import read_text
+from opportune.model.sources import is_file, neighbors, read_text
 from opportune.model.spelling import counted, did_you_mean
 
 
@@ -94,6 +94,10 @@ def _read_file(path: Path) -> Draft:
         raise InputError(
             Problem("instance", f"{path.name}: {error}", "a TOML file", _toml_remedy(str(error)))
         ) from error
+    except ValueError as error:  # a number of more digits than Python reads
+        raise InputError(
+            Problem("instance", f"{path.name}: {shorten(error, 120)}", "a TOML file")
+        ) from error
     except RecursionError as error:
         raise InputError(
             Problem("instance", f"{path.name} is nested too deep", "a plain TOML file")
@@ -109,12 +113,11 @@ def _checked(path: Path) -> Path:
         problem = Problem("instance", shorten(text), "a path without ~")
     elif path.suffix.lower() != ".toml":
         problem = Problem("instance", shorten(text), "a path ending in .toml")
-    elif path.is_file():
+    elif is_file(path):
         return path
     else:
-        folder = path.parent
-        near = sorted(one.name for one in folder.glob("*.toml")) if folder.is_dir() else []
-        expected = "a file" if folder.is_dir() else f"a file; there is no folder {folder}"
+        near = [name for name in neighbors(path) if name.lower().endswith(".toml")]
+        expected = f"a file in {path.parent}" if neighbors(path) else f"a folder {path.parent}"
         problem = Problem("instance", shorten(text, 200), expected, did_you_mean(path.name, near))
     raise InputError(problem)
 

@@ -65,7 +65,7 @@ def long_columns(
         )
     named = any(isinstance(name, str) for name in roles.values())
     canonical = sheet.header is not None and any(
-        word in sheet.header for kind in usual for word in USUAL[kind]
+        word in sheet.header for kind in usual[:-1] for word in USUAL[kind]
     )
     columns = []
     for place, ((key, name), kind) in enumerate(zip(roles.items(), usual, strict=True)):

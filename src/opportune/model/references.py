@@ -266,7 +266,7 @@ def _from_arrays(field: str, value: Mapping[str, Any], path: Path) -> Matrix:
 
     def choose(found: list[str]) -> list[str]:
         picked = name
-        if picked is None and len(found) > 1 and SCORES in found and field != "allowed":
+        if picked is None and len(found) > 1 and SCORES in found and field == "match_reward":
             picked = SCORES
         if picked is None and len(found) == 1:
             picked = found[0]

@@ -38,6 +38,22 @@ UNREADABLE = (
 """What NumPy may raise on a damaged or foreign file."""
 
 
+def is_file(path: Path) -> bool:
+    """Whether the path is a file that can be seen; no path at all is no error."""
+    try:
+        return path.is_file()
+    except OSError:  # a name too long, a folder that may not be entered
+        return False
+
+
+def neighbors(path: Path) -> list[str]:
+    """Names of the files in the folder of a path, none if it cannot be seen."""
+    try:
+        return sorted(one.name for one in path.parent.iterdir())
+    except OSError:
+        return []
+
+
 def resolve(field: str, text: object, base: Path) -> Path:
     """The path of a file named in an instance file; relative to ``base``.
 
@@ -60,17 +76,10 @@ def resolve(field: str, text: object, base: Path) -> Path:
             remedy = "save it as CSV, separated by commas"
     else:
         path = base / text
-        if path.is_file():
+        if is_file(path):
             return path
-        folder = path.parent
-        expected = f"a file, looked for in {folder}"
-        if path.is_dir():
-            expected = "a file, not a folder"
-        elif folder.is_dir():
-            remedy = did_you_mean(path.name, sorted(one.name for one in folder.iterdir()))
-        else:
-            expected = f"a file; there is no folder {folder}"
-        remedy = remedy or "paths are relative to the instance file"
+        expected = f"a file, looked for in {shorten(path.parent, 200)}"
+        remedy = did_you_mean(path.name, neighbors(path)) or "paths are relative to the instance"
     raise InputError(Problem(f"{field}.file", shorten(text, 200), expected, remedy))
 
 

@@ -1,0 +1,61 @@
+"""The loss system in SimPy: one process brings the tasks, one process is a task.
+
+Servers are a list of flags, not ``simpy.Resource`` objects: the latter wait, which nobody
+does here, and are slower. A server returns half a step before the step at which it is free
+again, so that it is free for a task that arrives at that very step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import simpy
+
+from benchmarks.peers.replay import Arrivals, Order, Outcome, answer
+
+Steps = Generator[simpy.Event, None, None]
+
+
+def replay(arrivals: Arrivals, order: Order) -> Callable[[], Outcome]:
+    """The first k free servers of the type's list, or the task is dropped."""
+    k, match_reward = arrivals.servers_per_task, arrivals.match_reward
+    free = [True] * arrivals.n_servers
+    env = simpy.Environment(initial_time=-1)
+    total, dropped = 0.0, 0
+
+    def task(v: int, duration: int) -> Steps:
+        nonlocal total, dropped
+        picks = []
+        for r in order[v]:
+            if free[r]:
+                picks.append(r)
+                if len(picks) == k:
+                    break
+        else:
+            dropped += 1
+            return
+        row = match_reward[v]
+        for r in picks:
+            free[r] = False
+            total += row[r]
+        yield env.timeout(duration + 0.5)
+        for r in picks:
+            free[r] = True
+
+    def source() -> Steps:
+        for gap, v, duration in zip(
+            arrivals.gap, arrivals.task_type, arrivals.duration, strict=True
+        ):
+            yield env.timeout(gap)
+            env.process(task(v, duration))
+
+    def run() -> Outcome:
+        env.process(source())
+        env.run()
+        return Outcome(total, dropped)
+
+    return run
+
+
+if __name__ == "__main__":
+    answer(replay)

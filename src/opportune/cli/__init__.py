@@ -1,0 +1,69 @@
+"""The command line: ``opportune COMMAND``. Commands are imported when they are called.
+
+Exit codes: 0 well, 1 bad input (what to change is printed), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+from opportune import __version__
+from opportune.errors import OpportuneError
+
+COMMANDS = {
+    "check": ("check:check", "Is an instance well formed, and can its tasks be served?"),
+    "plan": ("plan:plan", "Price each server's time: plan, rates and a certified bound."),
+    "compare": ("compare:compare", "Which policy earns how much of the best possible reward?"),
+    "sweep": ("compare:sweep", "The same over several loads, with --report as a page of pictures."),
+    "policies": ("policies:policies", "List the policies."),
+}
+"""Command -> module:function below this package, and one line of help; in this order."""
+
+app = App(
+    name="opportune",
+    help="Assign arriving tasks to servers that are busy for a while: price, plan, compare.",
+    version=__version__,
+    help_format="plaintext",
+)
+for _place, (_name, (_target, _help)) in enumerate(COMMANDS.items()):
+    app.command(f"opportune.cli.{_target}", name=_name, help=_help, sort_key=_place)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command and exit with its code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command; the exit code.
+
+    Args:
+        arguments: Words after ``opportune``; those of the process if None.
+    """
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    try:
+        code = app(
+            arguments,
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+            error_console=errors,
+        )
+    except CycloptsError as error:
+        errors.print(f"usage error: {error}", style="red", markup=False)
+        errors.print("see: opportune --help, opportune COMMAND --help", markup=False)
+        return 2
+    except OpportuneError as error:
+        for line in str(error).splitlines():
+            errors.print(f"error: {line}", style="red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        errors.print("interrupted: nothing was written", markup=False)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        sys.stderr.close()
+        return 0
+    return code if isinstance(code, int) else 0

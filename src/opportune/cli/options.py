@@ -1,0 +1,108 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from opportune.errors import InputError, Problem
+from opportune.experiments.settings import Settings
+
+Format = Literal["table", "json", "csv"]
+
+MAX_LOADS = 1000
+"""Most loads of one sweep."""
+
+INSTANCE_HELP = "An instance file (TOML) or a catalog id such as priority-v1 or iclr-v1@0."
+LOAD_HELP = "Multiply all arrival rates by one factor so that the load is this."
+FORMAT_HELP = "How to print: table, json or csv."
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class RunOptions:
+    """How policies are run."""
+
+    policies: Annotated[
+        str, Parameter(help="Policy ids, separated by commas; all by default (opportune policies).")
+    ] = ""
+    steps: Annotated[int, Parameter(help="Counted steps per replication, after the warm-up.")] = (
+        200_000
+    )
+    replications: Annotated[int, Parameter(help="Independent runs.")] = 5
+    seed: Annotated[int, Parameter(help="Seed of all streams: same seed, same bits.")] = 1
+    workers: Annotated[int, Parameter(help="Replications run at the same time.")] = 1
+    backend: Annotated[str, Parameter(help="threads or loky (processes).")] = "threads"
+    price_at: Annotated[
+        str | None, Parameter(help="'blocking' takes prices from OCC-LP(B) instead of OCC-LP(0).")
+    ] = None
+
+    def settings(self) -> Settings:
+        """The settings of the run.
+
+        Raises:
+            InputError: Naming the option that is wrong.
+        """
+        named = tuple(one.strip() for one in self.policies.split(",") if one.strip())
+        if self.policies and not named:
+            raise InputError(Problem("--policies", repr(self.policies), "ids, by commas"))
+        return Settings(
+            policies=named,
+            steps=self.steps,
+            replications=self.replications,
+            seed=self.seed,
+            workers=self.workers,
+            backend=self.backend,
+            price_at=self.price_at,
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where results go."""
+
+    format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table"
+    report: Annotated[
+        Path | None, Parameter(help="Write a page with pictures here (.html, opens offline).")
+    ] = None
+
+
+def parse_loads(text: str) -> tuple[float, ...]:
+    """``.1:.9:.1`` (start:stop:step, stop included) or ``.1,.5,.9`` as loads.
+
+    Decimal arithmetic, so that .1:.9:.1 has nine loads and .3 is .3.
+
+    Raises:
+        InputError: If the text is neither.
+    """
+    try:
+        if ":" in text:
+            start, stop, step = (Decimal(part.strip()) for part in text.split(":"))
+            count = int((stop - start) / step) if step > 0 and stop >= start else -1
+            if not 0 <= count < MAX_LOADS:
+                raise ValueError
+            loads = tuple(float(start + i * step) for i in range(count + 1))
+        else:
+            loads = tuple(float(Decimal(part.strip())) for part in text.split(","))
+    except (ValueError, InvalidOperation, OverflowError) as error:
+        raise _load_error(text) from error
+    if not loads or len(loads) > MAX_LOADS or not all(0 < x < math.inf for x in loads):
+        raise _load_error(text)
+    return loads
+
+
+def _load_error(text: str) -> InputError:
+    return InputError(
+        Problem(
+            "--load",
+            repr(text),
+            f"start:stop:step such as .1:.9:.1, or a list such as .3,.5,.7; above 0, at most "
+            f"{MAX_LOADS} loads",
+        )
+    )

@@ -1,0 +1,109 @@
+"""Printing: tables for people, JSON and CSV for programs, progress on stderr."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from opportune.errors import InputError, MissingExtraError, Problem
+from opportune.experiments.settings import Progress as Callback
+
+QUIET_SECONDS = 2.0
+"""Work shorter than this shows no progress bar."""
+
+PLAIN_WIDTH = 160
+"""Columns of a table that does not go to a terminal."""
+
+
+def console() -> Console:
+    """Standard output, wide enough for a table when it is a file or a pipe."""
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    return Console(width=width, highlight=False)
+
+
+def print_json(record: Any) -> None:
+    """A record as JSON; NaN and infinity are refused by construction."""
+    print(json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False))
+
+
+def print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows as CSV with a header; None is empty."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows as a table; the first column to the left, the others to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+def print_note(text: str) -> None:
+    """A line to the reader on stderr, so that standard output stays a result."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(text, markup=False)
+
+
+@contextmanager
+def progress_bar(doing: str) -> Iterator[Callback]:
+    """A callback (share, text) that draws a bar on a terminal once the work takes a while."""
+    if not sys.stderr.isatty():
+        yield lambda share, text: None
+        return
+    start = time.monotonic()
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(doing, total=1.0)
+    shown = False
+
+    def update(share: float, text: str) -> None:
+        nonlocal shown
+        if not shown and time.monotonic() - start > QUIET_SECONDS:
+            bar.start()
+            shown = True
+        bar.update(task, completed=share, description=f"{doing}: {text}")
+
+    try:
+        yield update
+    finally:
+        if shown:
+            bar.stop()
+
+
+def write_report(results: Sequence[Any], path: Path, title: str) -> None:
+    """The page with pictures; its packages are an extra and imported only here.
+
+    Raises:
+        MissingExtraError: If they are not installed.
+    """
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(Problem("--report", str(path), "a path that ends in .html"))
+    try:
+        report = importlib.import_module("opportune.experiments.report")
+    except ModuleNotFoundError as error:
+        if error.name in ("altair", "vl_convert"):
+            raise MissingExtraError(error.name, "report", "--report") from error
+        raise
+    report.write_report(results, path, title)
+    print_note(f"report: {path}")

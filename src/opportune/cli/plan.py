@@ -1,0 +1,130 @@
+"""``opportune plan``: prices, rates and a certified bound of an instance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from cyclopts import Parameter
+
+from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format
+from opportune.cli.output import print_csv, print_json, print_note, print_table
+from opportune.errors import InputError, Problem
+from opportune.experiments.comparison import Bound, bound_at
+from opportune.experiments.prices import Blocking, blocking_of, choose_prices
+from opportune.experiments.records import plan_record
+from opportune.model.files import load_instance
+from opportune.policies.loss.lag import Lag
+from opportune.pricing.feasibility import max_load
+from opportune.pricing.relaxation import Relaxation
+
+MOST_ROWS = 40
+"""Pairs shown in the table; the file and the other formats have all."""
+
+
+def plan(
+    instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
+    *,
+    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    price_at: Annotated[
+        Literal["blocking"] | None,
+        Parameter(help="Take prices from OCC-LP(B) instead of OCC-LP(0), overloaded or not."),
+    ] = None,
+    seed: Annotated[int, Parameter(help="Seed of the pilot run where B must be simulated.")] = 1,
+    out: Annotated[
+        Path | None, Parameter(help="Write the plan here: FILE.json, and FILE.npz beside it.")
+    ] = None,
+    format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
+) -> None:
+    """Price an instance: what each server's time is worth, who should get what, the bound."""
+    if out is not None and out.suffix != ".json":
+        raise InputError(Problem("--out", str(out), "a path that ends in .json"))
+    loss = load_instance(instance, load)
+    prices, warnings = choose_prices(loss, price_at, strict=True, seed=seed)
+    for text in warnings:
+        print_note(f"warning: {text}")
+    blocking = blocking_of(loss, Lag().plan(loss, prices), seed)
+    bound, _ = bound_at(loss, blocking)
+    record = plan_record(prices, max_load(loss), blocking, [bound])
+    record["seed"] = seed
+    if out is not None:
+        _write(out, record, prices)
+    if format == "json":
+        print_json(record)
+    elif format == "csv":
+        columns = ("task_type", "server", "score", "opportunity_cost", "index", "assignment_rate")
+        print_csv(columns, _pairs(prices))
+    else:
+        _print(prices, record, (bound, blocking))
+
+
+def _pairs(prices: Relaxation) -> list[tuple[Any, ...]]:
+    """Permitted pairs: type, server, score, opportunity cost, index, assignment rate."""
+    instance = prices.instance
+    cost = prices.opportunity_cost
+    return [
+        (
+            instance.task_types[v],
+            instance.servers[r],
+            float(instance.match_reward[v, r]),
+            float(cost[v, r]),
+            float(prices.index[v, r]),
+            float(prices.assignment_rate[v, r]),
+        )
+        for v, r in np.argwhere(instance.allowed)
+    ]
+
+
+def _write(out: Path, record: dict[str, Any], prices: Relaxation) -> None:
+    """JSON for people and diffs, NPZ with full precision arrays."""
+    instance = prices.instance
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        small = {key: value for key, value in record.items() if key not in ("seconds", "memory")}
+        text = json.dumps(small, indent=1, allow_nan=False, ensure_ascii=False)
+        out.write_text(text + "\n", encoding="utf-8")
+        np.savez_compressed(
+            out.with_suffix(".npz"),
+            arrival_rate=instance.arrival_rate,
+            demand_price=prices.demand_price,
+            capacity_price=prices.capacity_price,
+            index=prices.index,
+            assignment_rate=prices.assignment_rate,
+            free_fraction=prices.free_fraction,
+        )
+    except OSError as error:
+        raise InputError(Problem("--out", str(out), "a place to write to", str(error))) from error
+    print_note(f"plan: {out}, {out.with_suffix('.npz').name}")
+
+
+def _print(prices: Relaxation, record: dict[str, Any], known: tuple[Bound, Blocking]) -> None:
+    instance = prices.instance
+    bound, blocking = known
+    print(f"{instance.name}: load {instance.load:.4g}, largest feasible {record['max_load']:.4g}")
+    print(
+        f"value {prices.value:.8g} per step, dual value {prices.dual_value:.8g}, gap "
+        f"{prices.gap:.1e}, priced at {prices.priced_at}, {prices.solver}, {prices.seconds:.3f} s"
+    )
+    erlang = "" if blocking.erlang_b is None else f", Erlang-B {blocking.erlang_b:.4g}"
+    width = f" +/- {blocking.half_width:.2g}" if blocking.method == "simulated" else ""
+    print(f"blocking {blocking.value:.4g}{width} ({blocking.method}){erlang}")
+    print(f"bound {bound.name}: {bound.value:.8g} per step, {bound.label}")
+    rows = [
+        (name, f"{instance.arrival_rate[v]:.4g}", f"{prices.demand_price[v]:.6g}")
+        for v, name in enumerate(instance.task_types)
+    ]
+    print_table("Task types", ("type", "arrivals/step", "demand price"), rows[:MOST_ROWS])
+    servers = [
+        (name, f"{prices.capacity_price[r]:.6g}", f"{prices.free_fraction[r]:.4f}")
+        for r, name in enumerate(instance.servers)
+    ]
+    print_table("Servers", ("server", "capacity price/step", "free share"), servers[:MOST_ROWS])
+    pairs = sorted(_pairs(prices), key=lambda pair: -pair[5])
+    shown = [(f"{pair[0]} -> {pair[1]}", *(f"{x:.5g}" for x in pair[2:])) for pair in pairs]
+    columns = ("pair", "score", "opportunity cost", "index", "assignments/step")
+    print_table("Pairs by assignment rate", columns, shown[:MOST_ROWS])
+    hidden = max(len(rows), len(servers), len(pairs)) - MOST_ROWS
+    if hidden > 0:
+        print(f"first {MOST_ROWS} rows of each table; --format json or csv, or --out, has all")

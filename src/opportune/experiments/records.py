@@ -1,0 +1,135 @@
+"""Results as plain records: the JSON shapes of the command line, one function a result.
+
+No NaN or infinity ever gets in: what has no value is None (``null``), as is every number of a
+forbidden pair. Rows follow ``task_types``, columns ``servers``.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.experiments.comparison import Bound, Comparison
+from opportune.experiments.prices import Blocking
+from opportune.model.loss import LossInstance
+from opportune.pricing.relaxation import Relaxation
+
+Record = dict[str, Any]
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None if it is none or not finite."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def rounded(value: float) -> float:
+    """A load to twelve digits: 0.7, not 0.7000000000000001."""
+    return float(f"{value:.12g}")
+
+
+def matrix(values: NDArray[np.float64], allowed: NDArray[np.bool_]) -> list[list[float | None]]:
+    """(V, R) numbers as nested lists, None for forbidden pairs."""
+    return [
+        [finite(float(x)) if ok else None for x, ok in zip(row, permitted, strict=True)]
+        for row, permitted in zip(values, allowed, strict=True)
+    ]
+
+
+def bound_record(bound: Bound) -> Record:
+    """One bound."""
+    return {
+        "name": bound.name,
+        "value": finite(bound.value),
+        "blocking": finite(bound.blocking),
+        "gap": finite(bound.gap),
+        "label": bound.label,
+    }
+
+
+def comparison_record(result: Comparison) -> Record:
+    """A comparison of policies at one load."""
+    return {
+        "instance": result.instance.name,
+        "digest": result.instance.digest,
+        "load": rounded(result.instance.load),
+        "steps": result.runs.steps,
+        "warm_up": result.runs.warm_up,
+        "replications": result.settings.replications,
+        "seed": result.settings.seed,
+        "priced_at": result.priced_at,
+        "bound": bound_record(result.bound),
+        "bounds": [bound_record(bound) for bound in result.bounds],
+        "blocking": blocking_record(result.blocking),
+        "policies": [
+            {
+                "policy": row.policy,
+                "reward": finite(row.reward),
+                "percent_of_bound": finite(row.percent_of_bound),
+                "half_width": finite(row.half_width),
+                "blocking": finite(row.blocking),
+                "left_to_gain": finite(row.left_to_gain),
+                "difference": finite(row.difference),
+                "difference_half_width": finite(row.difference_half_width),
+                "note": row.note,
+            }
+            for row in result.policies
+        ],
+        "warnings": list(result.warnings),
+    }
+
+
+def sweep_record(results: Sequence[Comparison]) -> Record:
+    """Comparisons over several loads."""
+    return {"runs": [comparison_record(result) for result in results]}
+
+
+def blocking_record(blocking: Blocking) -> Record:
+    """Blocking, how it is known, and Erlang-B beside it."""
+    return {
+        "value": finite(blocking.value),
+        "method": blocking.method,
+        "half_width": finite(blocking.half_width),
+        "erlang_b": finite(blocking.erlang_b),
+    }
+
+
+def plan_record(
+    prices: Relaxation, max_load: float, blocking: Blocking, bounds: Sequence[Bound]
+) -> Record:
+    """Prices, rates and bound of an instance."""
+    instance: LossInstance = prices.instance
+    return {
+        "instance": instance.name,
+        "digest": instance.digest,
+        "task_types": list(instance.task_types),
+        "servers": list(instance.servers),
+        "load": rounded(instance.load),
+        "max_load": rounded(max_load),
+        "priced_at": prices.priced_at,
+        "value": finite(prices.value),
+        "dual_value": finite(prices.dual_value),
+        "gap": finite(prices.gap),
+        "solver": prices.solver,
+        "seconds": finite(prices.seconds),
+        "memory": peak_memory(),
+        "bounds": [bound_record(bound) for bound in bounds],
+        "demand_price": [finite(x) for x in prices.demand_price],
+        "capacity_price": [finite(x) for x in prices.capacity_price],
+        "index": matrix(prices.index, instance.allowed),
+        "assignment_rate": matrix(prices.assignment_rate, instance.allowed),
+        "free_fraction": [finite(x) for x in prices.free_fraction],
+        "blocking": blocking_record(blocking),
+        "notices": list(prices.notices),
+    }
+
+
+def peak_memory() -> int:
+    """Peak memory of this process in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)
