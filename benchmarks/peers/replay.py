@@ -1,15 +1,15 @@
 """What every replaying peer shares: the arrivals it is given, and how it is asked to run.
 
 A peer is started as ``python -m benchmarks.peers.NAME FILE``. It reads the arrivals once; for
-every line of its input, the name of an order, it replays them and writes one line of JSON:
-``{"seconds": ..., "reward": ..., "dropped": ...}``. Reading is not part of the seconds.
+every line of its input, the name of an order, it replays them and answers with one line of
+JSON, an :class:`Outcome`. It takes the time itself: of the replay, not of reading or of
+building what can be built beforehand.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -35,14 +35,14 @@ class Arrivals(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a replay came to."""
+    """What a replay came to, and the seconds it took."""
 
     reward: float
     dropped: int
+    seconds: float
 
 
-Replay = Callable[[Arrivals, Order], Callable[[], Outcome]]
-"""Prepare a replay; calling what it returns runs it, and only that is timed."""
+Replay = Callable[[Arrivals, Order], Outcome]
 
 
 def read_arrivals(path: Path) -> Arrivals:
@@ -59,8 +59,5 @@ def answer(replay: Replay) -> None:
     """Be the peer: serve requests from standard input until it ends."""
     arrivals = read_arrivals(Path(sys.argv[1]))
     for line in sys.stdin:
-        run = replay(arrivals, arrivals.orders[line.strip()])
-        start = time.perf_counter()
-        outcome = run()
-        seconds = time.perf_counter() - start
-        print(json.dumps({"seconds": seconds, **outcome._asdict()}), flush=True)
+        outcome = replay(arrivals, arrivals.orders[line.strip()])
+        print(json.dumps(outcome._asdict()), flush=True)

@@ -20,7 +20,7 @@ from opportune.cli.output import (
     print_note,
     print_table,
     progress_bar,
-    write_report,
+    report_writer,
 )
 from opportune.experiments.comparison import Comparison
 from opportune.experiments.comparison import compare as run_comparison
@@ -50,6 +50,7 @@ def compare(
 ) -> None:
     """Compare policies on the same arrivals, beside a certified bound on every policy."""
     settings = run.settings()
+    write_report = report_writer(output.report)
     loss = load_instance(instance, load)
     with progress_bar(f"comparing on {loss.name}") as progress:
         result = run_comparison(loss, settings, progress)
@@ -60,8 +61,7 @@ def compare(
         _print_rows([result], with_load=False)
     else:
         _print_comparison(result)
-    if output.report is not None:
-        write_report([result], output.report, f"{loss.name} at load {loss.load:.3g}")
+    write_report([result], f"{loss.name} at load {loss.load:.3g}")
 
 
 def sweep(
@@ -73,6 +73,7 @@ def sweep(
 ) -> None:
     """Compare policies over several loads; all of them see the same random numbers."""
     settings = run.settings()
+    write_report = report_writer(output.report)
     loads = parse_loads(load)
     base = load_instance(instance, max(loads))  # one step length for all loads
     instances = [base if one == max(loads) else base.with_load(one) for one in loads]
@@ -92,8 +93,7 @@ def sweep(
         _print_rows(results, with_load=True)
     else:
         _print_sweep(results)
-    if output.report is not None:
-        write_report(results, output.report, f"{base.name}, loads {loads[0]:g} to {loads[-1]:g}")
+    write_report(results, f"{base.name}, loads {loads[0]:g} to {loads[-1]:g}")
 
 
 def _warn(warnings: Sequence[str]) -> None:

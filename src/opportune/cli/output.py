@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from opportune.errors import InputError, MissingExtraError, Problem
-from opportune.experiments.settings import Progress as Callback
+from opportune.experiments.settings import Progress as ProgressCallback
 
 QUIET_SECONDS = 2.0
 """Work shorter than this shows no progress bar."""
@@ -48,7 +48,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     """Rows as a table; the first column to the left, the others to the right."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0, overflow="fold")
+        table.add_column(
+            column, justify="left" if i == 0 else "right", no_wrap=i == 0, overflow="fold"
+        )
     for row in rows:
         table.add_row(*row)
     console().print(table)
@@ -60,7 +62,7 @@ def print_note(text: str) -> None:
 
 
 @contextmanager
-def progress_bar(doing: str) -> Iterator[Callback]:
+def progress_bar(doing: str) -> Iterator[ProgressCallback]:
     """A callback (share, text) that draws a bar on a terminal once the work takes a while."""
     if not sys.stderr.isatty():
         yield lambda share, text: None
@@ -91,12 +93,17 @@ def progress_bar(doing: str) -> Iterator[Callback]:
             bar.stop()
 
 
-def write_report(results: Sequence[Any], path: Path, title: str) -> None:
-    """The page with pictures; its packages are an extra and imported only here.
+def report_writer(path: Path | None) -> Callable[[Sequence[Any], str], None]:
+    """What writes the page with pictures; called before the work, so that a bad path fails early.
+
+    Its packages are an extra and imported only here. Without a path it writes nothing.
 
     Raises:
-        MissingExtraError: If they are not installed.
+        InputError: If the path does not end in .html.
+        MissingExtraError: If the packages are not installed.
     """
+    if path is None:
+        return lambda results, title: None
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(Problem("--report", str(path), "a path that ends in .html"))
     try:
@@ -105,5 +112,9 @@ def write_report(results: Sequence[Any], path: Path, title: str) -> None:
         if error.name in ("altair", "vl_convert"):
             raise MissingExtraError(error.name, "report", "--report") from error
         raise
-    report.write_report(results, path, title)
-    print_note(f"report: {path}")
+
+    def write(results: Sequence[Any], title: str) -> None:
+        report.write_report(results, path, title)
+        print_note(f"report: {path}")
+
+    return write

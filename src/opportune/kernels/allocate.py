@@ -18,6 +18,9 @@ from opportune.kernels.jit import jit
 PRIORITY, PRIORITY_TIES, SAMPLE = 0, 1, 2
 """Rules of a plan: a list; a list with ties at random; by weight (then by the list)."""
 
+FORGIVEN = 1e-9
+"""Servers: amounts that differ by less differ by rounding only."""
+
 _32 = np.uint64(32)
 
 Steps = NDArray[np.int64]
@@ -34,6 +37,15 @@ class PlanTables(NamedTuple):
     n_allowed: NDArray[np.int32]  # (V,) how many positions of order count
     weight: NDArray[np.float64]  # (V, R) for SAMPLE, otherwise (V, 0)
     rule: int
+
+
+class WaterfillTables(NamedTuple):
+    """What ``waterfill`` needs, per task type: a policy for systems with many copies."""
+
+    group: NDArray[np.int8]  # (V, R) 2 for P, 1 for T, 0 for N
+    order: NDArray[np.int64]  # (V, R) P, then T, then N; within T by pi; forbidden ones last
+    n_allowed: NDArray[np.int64]  # (V,) how many positions of order count
+    weight: NDArray[np.float64]  # (V, R) tie weights of T
 
 
 class Task(NamedTuple):
@@ -232,27 +244,25 @@ def round_largest_remainder(
 ) -> None:
     """Whole counts that sum to ``total``: floors of n amount, then the largest remainders.
 
-    Implements: LAG Appendix A.2 (quoted); equal remainders by ``order`` (the tie order pi).
+    Implements: LAG Appendix A.2 (quoted); equal remainders (within ``FORGIVEN``) by ``order``
+    (the tie order pi; of the groups of a waterfill only T has remainders, if C_r is whole).
     """
     left = total
     for r in order:
         counts[r] = np.int64(whole_part(n * amount[r]))
         left -= counts[r]
-    taken = np.zeros(len(order), dtype=np.bool_)
     for _ in range(left):
-        best, best_remainder = -1, 0.0
-        for i in range(len(order)):
-            r = order[i]
-            remainder = n * amount[r] - whole_part(n * amount[r])
-            if not taken[i] and remainder > best_remainder:
-                best, best_remainder = i, remainder
-        if best < 0:
+        best, best_remainder = order[0], 0.0
+        for r in order:
+            remainder = n * amount[r] - counts[r]  # negative once it has got its one
+            if remainder > best_remainder + FORGIVEN:
+                best, best_remainder = r, remainder
+        if best_remainder == 0.0:
             break
-        taken[best] = True
-        counts[order[best]] += 1
+        counts[best] += 1
 
 
 @jit
 def whole_part(x: float) -> float:
-    """Floor that forgives one part in 10^9, so that 2.9999999999 counts as 3."""
-    return np.floor(x + 1e-9)
+    """Floor that forgives rounding, so that 2.9999999999 counts as 3."""
+    return np.floor(x + FORGIVEN)

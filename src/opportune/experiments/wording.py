@@ -1,0 +1,214 @@
+"""How a report says numbers and results in plain words. Every number comes with its unit.
+
+A no-break space stands between a number and its unit, and a true minus sign before negatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from opportune.experiments.comparison import Comparison, PolicyResult
+from opportune.policies.base import loss_policy
+
+NBSP = "\u00a0"
+MINUS = "\u2212"
+TIMES_TEN = f"{NBSP}×{NBSP}10"
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+BASE, RIVAL = "lag", "greedy"
+"""The policy a report is about, and the one everybody knows to compare it with."""
+
+
+def signed(text: str) -> str:
+    """The text of a number with a true minus sign."""
+    return text.replace("-", MINUS)
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number in significant digits; powers of ten only where zeros would pile up."""
+    if not math.isfinite(value):
+        return "none"
+    if value == 0:
+        return "0"
+    power = math.floor(math.log10(abs(value)))
+    if -4 <= power < 6:
+        places = max(0, digits - 1 - power)
+        return signed(f"{value:,.{places}f}")
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    return signed(mantissa) + TIMES_TEN + str(int(exponent)).translate(RAISED)
+
+
+def decimals(value: float) -> str:
+    """One decimal, or two significant digits where one decimal would show nothing."""
+    if not math.isfinite(value):
+        return "unknown"
+    small = 0 < abs(value) < 0.095
+    return number(value, 2) if small else signed(f"{value:.1f}")
+
+
+def percent(value: float) -> str:
+    """A percentage with its sign: ``90.7 %``."""
+    return f"{decimals(value)}{NBSP}%"
+
+
+def share(value: float) -> str:
+    """A share from 0 to 1 as a percentage."""
+    return percent(100.0 * value)
+
+
+def points(value: float) -> str:
+    """Percentage points, one decimal: ``9.3 points``."""
+    text = decimals(value)
+    return f"{text}{NBSP}{'point' if text in ('1.0', MINUS + '1.0') else 'points'}"
+
+
+def interval(half_width: float) -> str:
+    """A half width with its sign, or that there is none: one sample has no interval."""
+    return f"±{NBSP}{decimals(half_width)}" if math.isfinite(half_width) else "no interval"
+
+
+def difference(value: float) -> str:
+    """A difference with its sign always shown."""
+    text = decimals(value)
+    return f"+{text}" if value > 0 else text
+
+
+def load(comparison: Comparison) -> str:
+    """The load of a comparison as a person would write it."""
+    return f"{comparison.instance.load:.6g}"
+
+
+def short_name(policy: str) -> str:
+    """The policy's title up to the colon: what a chart has room for."""
+    return loss_policy(policy).title.partition(":")[0]
+
+
+def explained(policy: str) -> str:
+    """What the policy's title says after the colon."""
+    rest = loss_policy(policy).title.partition(":")[2].strip()
+    return rest[:1].upper() + rest[1:]
+
+
+def base_policy(comparison: Comparison) -> PolicyResult:
+    """The policy that differences are taken to: LAG, or the first one without it."""
+    ids = [row.policy for row in comparison.policies]
+    return comparison.policies[ids.index(BASE) if BASE in ids else 0]
+
+
+def rival_policy(comparison: Comparison) -> PolicyResult | None:
+    """Greedy, or the best other policy; None if there is none."""
+    base = base_policy(comparison)
+    others = [row for row in ranked(comparison) if row.policy != base.policy]
+    return next((row for row in others if row.policy == RIVAL), others[0] if others else None)
+
+
+def ranked(comparison: Comparison) -> list[PolicyResult]:
+    """Policies from the highest share of the bound to the lowest, then as they were run."""
+    return sorted(comparison.policies, key=lambda row: -row.percent_of_bound)
+
+
+def headline(comparison: Comparison) -> str:
+    """Which policy earns how much, in one sentence."""
+    base, rival = base_policy(comparison), rival_policy(comparison)
+    name = short_name(base.policy)
+    if not comparison.bound.value > 0:
+        return "No reward can be earned here: no task arrives, or no pair of them has a reward."
+    spread = f" {interval(base.half_width)}" if math.isfinite(base.half_width) else ""
+    text = (
+        f"{name} earns at least {percent(base.percent_of_bound)}{spread} of the best possible "
+        "reward; "
+    )
+    if rival is not None:
+        text += f"{short_name(rival.policy)} {percent(rival.percent_of_bound)}; "
+    return text + f"at most {points(base.left_to_gain)} are left to gain."
+
+
+def verdict(comparison: Comparison) -> str:
+    """How far the base policy is ahead of its rival, and whether that is more than noise."""
+    base, rival = base_policy(comparison), rival_policy(comparison)
+    if rival is None or not comparison.bound.value > 0:
+        return ""
+    name, other = short_name(base.policy), short_name(rival.policy)
+    ahead, width = -rival.difference, rival.difference_half_width
+    if not math.isfinite(width):
+        text = f"{name} is {points(abs(ahead))} {_side(ahead)} {other}; one sample has no interval."
+    elif abs(ahead) <= width:
+        text = f"No clear difference between {name} and {other} in this run."
+    else:
+        low, high = abs(ahead) - width, abs(ahead) + width
+        text = (
+            f"{name} is {_side(ahead)} {other} by {points(abs(ahead))} "
+            f"(95{NBSP}% interval {decimals(low)} to {decimals(high)})."
+        )
+    better = [
+        row
+        for row in ranked(comparison)
+        if row.policy != base.policy and row.difference > row.difference_half_width
+    ]
+    if better and better[0].policy != rival.policy:
+        best = better[0]
+        text += (
+            f" {short_name(best.policy)} earns more than {name} here: "
+            f"{difference(best.difference)}{NBSP}points {interval(best.difference_half_width)}."
+        )
+    return text
+
+
+def _side(ahead: float) -> str:
+    return "ahead of" if ahead > 0 else "behind"
+
+
+def sweep_headline(comparisons: Sequence[Comparison]) -> str:
+    """What a sweep shows, in one or two sentences."""
+    base = base_policy(comparisons[0])
+    rows = [one.row(base.policy) for one in comparisons]
+    name = short_name(base.policy)
+    shares = [row.percent_of_bound for row in rows]
+    first, last = load(comparisons[0]), load(comparisons[-1])
+    text = (
+        f"From load {first} to {last}, {name} earns {percent(min(shares))} to "
+        f"{percent(max(shares))} of the best possible reward."
+    )
+    rivals = [rival_policy(one) for one in comparisons]
+    gaps = [(-rival.difference, i) for i, rival in enumerate(rivals) if rival is not None]
+    if not gaps:
+        return text
+    rival = next(one for one in rivals if one is not None)
+    other = short_name(rival.policy)
+    most, at = max(gaps)
+    if len({one.policy for one in rivals if one is not None}) == 1 and most > 0:
+        text += (
+            f" Its lead over {other} is largest at load {load(comparisons[at])}: {points(most)}."
+        )
+    return text
+
+
+def bound_words(name: str) -> str:
+    """What kind of bound a name stands for."""
+    return {
+        "occ-lp": "Occupancy LP: tasks served in the share that any policy serves",
+        "occ-lp-at-most": "Occupancy LP: tasks may be turned away at will",
+        "hc-lp": "Headcount LP: knows how many tasks are in service",
+        "hc-group-lp": "Headcount LP over groups of equal servers",
+        "pathwise": "Best assignment in hindsight",
+        "exact": "The optimum itself",
+    }.get(name, name)
+
+
+LABELS = {
+    "exact": "The best reward that any policy can earn, computed by a dynamic program.",
+    "proven": "No policy can earn more. Follows by arithmetic from the prices, whatever the "
+    "solver did; the blocking in it is exact, or not needed.",
+    "statistical": "No policy can earn more at this blocking, but the blocking (or the bound "
+    "itself) comes from simulation and carries its error.",
+    "surrogate": "Computed on a simplified model: a guide, not a bound.",
+}
+"""What the label of a bound means."""
+
+PRICED_AT = {
+    "zero": "prices at zero blocking: every task can be served in the long run",
+    "blocking": "prices at the blocking that the run meets: not every task can be served",
+    "at-most": "prices of the bound that lets tasks be turned away",
+}
+"""What ``priced_at`` means."""
