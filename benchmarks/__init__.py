@@ -1,1 +1,1 @@
-"""Measurements against named neighbors: ``python -m benchmarks``. Never part of the tests' verdict."""
+"""Measurements beside named neighbors: ``python -m benchmarks``. No test depends on a time."""

@@ -49,10 +49,7 @@ def as_json(facts: Facts, results: Results) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    if row.target is None:
-        target = ""
-    else:
-        target = f"{row.target} {'met' if row.met else 'MISSED'}"
+    target = "" if row.target is None else f"{row.target} {'met' if row.met else 'MISSED'}"
     return (
         row.label,
         _number(row.median),

@@ -17,6 +17,7 @@ from typing import Any
 from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, PlanTables
 from opportune.kernels.streams import LossStreams
 from opportune.model.loss import LossInstance
+from opportune.model.streams import draw_block, loss_law, stream_key
 
 # ------------------------------------------------------------------------------ Philox
 
@@ -197,6 +198,12 @@ def whittle_index(instance: LossInstance, load_aware: bool = False) -> list[list
 # ------------------------------------------------------------------------ loss system
 
 
+def first_block(instance: LossInstance, seed: int, replication: int = 0) -> LossStreams:
+    """The first block of a run's streams, as the simulator draws it."""
+    k = int(instance.servers_per_task.max())
+    return draw_block(stream_key(seed, replication), 0, loss_law(instance), k)
+
+
 @dataclass
 class Counts:
     """What a run counted, and who served which arrival (None: dropped)."""
@@ -216,62 +223,45 @@ def simulate(
     streams: LossStreams,
     window: tuple[int, int],
     n_batches: int = 1,
-) -> Counts:
-    """Every step of LAG section 1, from empty, to the end of the window (warm_up, horizon)."""
-    return simulate_with_delay(instance, tables, streams, window, n_batches)
-
-
-def simulate_with_delay(
-    instance: LossInstance,
-    tables: PlanTables,
-    streams: LossStreams,
-    window: tuple[int, int],
-    n_batches: int = 1,
     shift: int = 0,
 ) -> Counts:
-    """As :func:`simulate`; ``shift`` = -1 frees every server one step early, which is wrong."""
+    """Every step of LAG section 1, from empty, to the end of the window (warm_up, horizon).
+
+    ``shift`` = -1 frees every server one step early, which is wrong: a test shows what it does.
+    """
     warm_up, horizon = window
-    R = instance.n_servers
-    X = [0] * R
+    servers = range(instance.n_servers)
+    X = [0 for _ in servers]
     counts = _no_counts(instance, n_batches)
-    gaps = [int(g) for g in streams.gap]
-    arrival_steps = [total - 1 for total in itertools.accumulate(gaps)]
+    arrival_steps = [total - 1 for total in itertools.accumulate(int(g) for g in streams.gap)]
     if arrival_steps[-1] < horizon:
         raise ValueError("not enough arrivals for this horizon")
+    edges = [warm_up + b * (horizon - warm_up) // n_batches for b in range(1, n_batches)]
     i = 0
     for t in range(horizon):
-        free = {r for r in range(R) if X[r] == 0}
-        counts.busy_path.append(R - len(free))
+        free = {r for r in servers if X[r] == 0}
+        counts.busy_path.append(len(X) - len(free))
         counted = t >= warm_up
         taken: list[int] = []
         duration = 0
         if arrival_steps[i] == t:
             v, duration = int(streams.task_type[i]), int(streams.duration[i])
             k = int(instance.servers_per_task[v])
-            fraction = [int(c) for c in streams.choice[i]]
-            levels = tables.order.shape[1]
-            h = min((R - len(free)) // k, levels - 1)
-            found = pick(tables, v, k, free, fraction, h)
+            h = min((len(X) - len(free)) // k, tables.order.shape[1] - 1)
+            found = pick(tables, v, k, free, [int(c) for c in streams.choice[i]], h)
             counts.picks.append(found)
             taken = [] if found is None else found
             counts.arrived[v] += counted
             counts.blocked[v] += counted and found is None
-            batch = max(t - warm_up, 0) * n_batches // (horizon - warm_up)
-            while counted and t >= _edge(warm_up, horizon, batch + 1, n_batches):
-                batch += 1
             for r in taken if counted else []:
                 counts.assigned[v][r] += 1
+                batch = sum(t >= edge for edge in edges)
                 counts.reward[batch] += float(instance.match_reward[v, r])
             i += 1
-        for r in range(R):
+        for r in servers:
             counts.busy_steps[r] += counted and X[r] > 0
             X[r] = duration + shift if r in taken else max(X[r] - 1, 0)
     return counts
-
-
-def _edge(warm_up: int, horizon: int, batch: int, n_batches: int) -> int:
-    """First step after ``batch`` equal parts of the window."""
-    return warm_up + batch * (horizon - warm_up) // n_batches
 
 
 def _no_counts(instance: LossInstance, n_batches: int) -> Counts:

@@ -2,8 +2,8 @@
 
 A peer is started as ``python -m benchmarks.peers.NAME FILE``. It reads the arrivals once; for
 every line of its input, the name of an order, it replays them and answers with one line of
-JSON, an :class:`Outcome`. It takes the time itself: of the replay, not of reading or of
-building what can be built beforehand.
+JSON, an :class:`Outcome`. It takes the time itself (``time.process_time``): of the replay, not of
+reading or of building what can be built beforehand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Arrivals(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a replay came to, and the seconds it took."""
+    """What a replay came to, and the seconds of processor time it took."""
 
     reward: float
     dropped: int

@@ -6,16 +6,19 @@ and print. Names and colors are told apart by dashes and shapes as well, for col
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 
+from opportune.experiments.page import Sample
 from opportune.experiments.wording import short_name
 
 Spec = dict[str, Any]
 Row = dict[str, Any]
+Layers = alt.LayerChart | alt.FacetChart  # what altair says of layers
 
 INK, SOFT, LINE, TRACK = "var(--ink)", "var(--ink-soft)", "var(--line)", "var(--track)"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
@@ -34,7 +37,10 @@ OWN_COLOR = {
 
 SPARE_COLORS = ("var(--spare-1)", "var(--spare-2)", "var(--spare-3)")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+"""Lines, in turn: whole, dashed, dotted, both."""
+
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+"""Points, in turn."""
 
 CONFIG: Spec = {
     "background": "transparent",
@@ -56,16 +62,22 @@ CONFIG: Spec = {
     "legend": {
         "labelColor": INK,
         "labelFontSize": 12,
-        "labelLimit": 190,
         "titleColor": SOFT,
         "titleFontWeight": "normal",
         "titleFontSize": 12,
-        "symbolSize": 90,
-        "symbolStrokeWidth": 2,
     },
     "text": {"color": INK, "fontSize": 12},
 }
 """Shared by all charts; handed to each when it is drawn."""
+
+PERCENT = "datum.value + ' %'"
+"""Label of an axis in percent."""
+
+ROW = 48
+"""Height of a row with a name above its mark, in pixels."""
+
+NAME_UP, MARK_DOWN = -11, 7
+"""How far the name stands above the middle of its row, and the mark below it."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,10 @@ class Chart:
         text: The same for a person who cannot see it, with the numbers that matter.
         caption: How to read it.
         spec: Vega-Lite, without ``config``.
+        least_width: Pixels that it needs; a narrower screen scrolls.
+        key: What its colors, dashes and shapes stand for.
+        wide: Whether it needs the whole width of the page.
+        pick: Whether an entry of the key brings its line forward.
     """
 
     name: str
@@ -85,20 +101,26 @@ class Chart:
     text: str
     caption: str
     spec: Spec
+    least_width: int = 0
+    key: tuple[Sample, ...] = ()
+    pick: bool = False
+    wide: bool = False
 
 
-def finished(chart: alt.Chart | alt.LayerChart, height: int | alt.Step, text: str) -> Spec:
+def finished(chart: Layers, height: int, text: str) -> Spec:
     """The validated Vega-Lite of a chart as wide as the page gives it room.
 
     Args:
         chart: Marks and data.
-        height: In pixels, or in pixels a row.
+        height: In pixels.
         text: Description for a screen reader.
 
     Raises:
         altair.SchemaValidationError: If the chart is no valid Vega-Lite.
     """
-    spec: Spec = chart.properties(width="container", height=height, description=text).to_dict()
+    fit = alt.AutoSizeParams(type="fit-x", contains="padding")
+    sized = chart.properties(width="container", height=height, autosize=fit, description=text)
+    spec: Spec = sized.to_dict()
     del spec["$schema"], spec["config"]
     return spec
 
@@ -108,41 +130,97 @@ def rows_data(rows: Sequence[Row]) -> alt.InlineData:
     return alt.InlineData(values=list(rows))
 
 
-def policy_color(policies: Sequence[str], legend: bool = False) -> alt.Color:
+def rounded(value: float) -> float | None:
+    """The number in six significant digits, None if it is not finite: JSON has no infinity."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def ends(center: float, half_width: float) -> tuple[float | None, float | None]:
+    """Both ends of an interval, None where there is none."""
+    if not math.isfinite(half_width):
+        return None, None
+    return rounded(center - half_width), rounded(center + half_width)
+
+
+def tips(*fields: str) -> list[alt.Tooltip]:
+    """Tooltips from ``field:title`` texts; a field of numbers is marked by ``=`` before it."""
+    found = []
+    for text in fields:
+        field, _, title = text.partition(":")
+        kind = "Q" if field.startswith("=") else "N"
+        found.append(alt.Tooltip(f"{field.lstrip('=')}:{kind}", title=title))
+    return found
+
+
+def plain_axis(ticks: int = 5, **more: Any) -> alt.Axis:
+    """An axis of grid lines and labels only."""
+    return alt.Axis(domain=False, ticks=False, tickCount=ticks, **more)
+
+
+def label_axis(**more: Any) -> alt.Axis:
+    """An axis of names only."""
+    return alt.Axis(ticks=False, domain=False, labelLimit=120, labelColor=INK, **more)
+
+
+def named_rows(base: alt.Chart, marks: Sequence[alt.Chart]) -> Layers:
+    """Rows with ``policy`` and the text ``shown`` above their marks: needs no width for names."""
+    place: Row = {"dy": NAME_UP, "baseline": "middle"}
+    halo: Row = {"stroke": "var(--card)", "strokeWidth": 4, "strokeJoin": "round"}
+    layers = list(marks)
+    for more in (halo, Row()):  # first in the color of the page, so that no line crosses the text
+        name = base.mark_text(align="left", fontWeight=600, **place, **more)
+        shown = base.mark_text(align="right", **place, **more)
+        layers.append(name.encode(text="policy:N", x=alt.value(0)))
+        layers.append(shown.encode(text="shown:N", x=alt.value("width")))
+    return alt.layer(*layers)
+
+
+def row_of_policy() -> alt.Y:
+    """One row a policy, in the order of the data, without an axis."""
+    return alt.Y("policy:N", sort=None, axis=None)
+
+
+def row_interval(base: alt.Chart, **mark: Any) -> alt.Chart:
+    """The interval from ``low`` to ``high``, where there is one."""
+    known = base.transform_filter("isValid(datum.low)")
+    rule: alt.Chart = known.mark_rule(yOffset=MARK_DOWN, **mark)
+    return rule.encode(x=alt.X("low:Q"), x2="high:Q")
+
+
+def policy_color(policies: Sequence[str]) -> alt.Color:
     """The color of the field ``policy`` (short names)."""
-    return alt.Color(
-        "policy:N",
-        title=None,
-        scale=alt.Scale(domain=names(policies), range=_colors(policies)),
-        legend=alt.Legend(orient="bottom", columns=_legend_columns()) if legend else None,
-    )
+    scale = alt.Scale(domain=names(policies), range=_colors(policies))
+    return alt.Color("policy:N", title=None, scale=scale, legend=None)
 
 
 def policy_dash(policies: Sequence[str]) -> alt.StrokeDash:
-    """The dash of each policy's line, in the same legend as its color."""
-    dashes = [DASHES[i % len(DASHES)] for i in range(len(policies))]
-    return alt.StrokeDash(
-        "policy:N",
-        title=None,
-        scale=alt.Scale(domain=names(policies), range=dashes),
-        legend=alt.Legend(orient="bottom", columns=_legend_columns()),
-    )
+    """The dash of each policy's line."""
+    scale = alt.Scale(domain=names(policies), range=_in_turn(DASHES, len(policies)))
+    return alt.StrokeDash("policy:N", title=None, scale=scale, legend=None)
 
 
 def policy_shape(policies: Sequence[str]) -> alt.Shape:
     """The point shape of each policy."""
-    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(policies))]
-    return alt.Shape(
-        "policy:N",
-        title=None,
-        scale=alt.Scale(domain=names(policies), range=shapes),
-        legend=alt.Legend(orient="bottom", columns=_legend_columns()),
-    )
+    scale = alt.Scale(domain=names(policies), range=_in_turn(SHAPES, len(policies)))
+    return alt.Shape("policy:N", title=None, scale=scale, legend=None)
+
+
+def policy_key(policies: Sequence[str], lines: bool) -> tuple[Sample, ...]:
+    """What stands for each policy, in the order given."""
+    n = len(policies)
+    shapes = _in_turn(SHAPES, n)
+    dashes = _in_turn(DASHES, n) if lines else [None] * n
+    return tuple(map(Sample, names(policies), _colors(policies), dashes, shapes))
 
 
 def names(policies: Sequence[str]) -> list[str]:
     """Short names, in order."""
     return [short_name(policy) for policy in policies]
+
+
+def color_of(policy: str) -> str:
+    """The color of one policy; the first spare one if it has none of its own."""
+    return OWN_COLOR.get(policy, SPARE_COLORS[0])
 
 
 def _colors(policies: Sequence[str]) -> list[str]:
@@ -151,6 +229,6 @@ def _colors(policies: Sequence[str]) -> list[str]:
     return [OWN_COLOR.get(policy) or spare[policy] for policy in policies]
 
 
-def _legend_columns() -> alt.ExprRef:
-    """As many columns of names as the chart is wide enough for."""
-    return alt.ExprRef(expr="max(1, floor(width / 190))")
+def _in_turn(values: Sequence[Any], n: int) -> list[Any]:
+    """The values over and over, n of them."""
+    return [values[i % len(values)] for i in range(n)]

@@ -68,7 +68,7 @@ def detailed(comparisons: Sequence[Comparison]) -> list[int]:
     if n <= LOADS:
         return list(range(n))
     spread = np.linspace(0, n - 1, LOADS)
-    return sorted({int(round(place)) for place in spread})
+    return sorted({round(place) for place in spread})
 
 
 def _largest(values: NDArray[np.float64], most: int) -> NDArray[np.intp]:

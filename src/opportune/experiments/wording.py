@@ -74,6 +74,14 @@ def difference(value: float) -> str:
     return f"+{text}" if value > 0 else text
 
 
+def apart(row: PolicyResult) -> str:
+    """The paired difference of a policy to the base policy, in points."""
+    if row.difference == 0 and row.difference_half_width == 0:
+        return "equal"
+    spread = interval(row.difference_half_width)
+    return f"{difference(row.difference)} {spread}{NBSP}points"
+
+
 def load(comparison: Comparison) -> str:
     """The load of a comparison as a person would write it."""
     return f"{comparison.instance.load:.6g}"
@@ -101,6 +109,12 @@ def rival_policy(comparison: Comparison) -> PolicyResult | None:
     base = base_policy(comparison)
     others = [row for row in ranked(comparison) if row.policy != base.policy]
     return next((row for row in others if row.policy == RIVAL), others[0] if others else None)
+
+
+def compared(comparison: Comparison) -> list[str]:
+    """The policies shown side by side: the base policy and its rival."""
+    base, rival = base_policy(comparison), rival_policy(comparison)
+    return [base.policy] if rival is None else [base.policy, rival.policy]
 
 
 def ranked(comparison: Comparison) -> list[PolicyResult]:

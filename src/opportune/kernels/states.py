@@ -3,6 +3,10 @@
 A state counts the running tasks of each *kind* j (who serves it, how fast it ends); kind j ends
 with probability ``end[j]`` at each step, independently. The one-step kernel is a product of
 binomial thinnings, one kind after another, so no transition matrix is ever stored.
+
+A task that begins cannot end in the same step. Its expectation needs no thinning of its own: the
+survivors of one more running task are the survivors, and that task unless it ended, so with
+z(b) = E[h(survivors of b)],  z(b + e_j) = (1 - end_j) E[h(survivors of b + e_j)] + end_j z(b).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ class Moves(NamedTuple):
     down: NDArray[np.int32]  # (N, J) state with one task of kind j less, -1 where none runs
     row: NDArray[np.int32]  # states in which kind j runs, most tasks of it first
     start: NDArray[np.int64]  # (J+1,) where those of kind j start
-    count: NDArray[np.int32]  # how many tasks of kind j run in that state
+    running: NDArray[np.int32]  # how many tasks of kind j run in that state
     ended: NDArray[np.float64]  # (J, M+1, M+1) P(Binomial(n, end[j]) = d) at [j, n, d]
     end: NDArray[np.float64]  # (J,)
 
@@ -44,7 +48,7 @@ def thin(value: NDArray[np.float64], moves: Moves) -> None:
     """
     for j in range(moves.start.shape[0] - 1):
         for e in range(moves.start[j], moves.start[j + 1]):
-            state, n = moves.row[e], moves.count[e]
+            state, n = moves.row[e], moves.running[e]
             total, other = 0.0, state
             for d in range(n + 1):
                 total += moves.ended[j, n, d] * value[other]
@@ -53,21 +57,12 @@ def thin(value: NDArray[np.float64], moves: Moves) -> None:
 
 
 @jit
-def begun(moves: Moves, after: NDArray[np.float64], value: float, state: int, j: int) -> float:
-    """E[h(survivors + new task of kind j)] from z = E[h(survivors)], here ``after``.
-
-    The survivors of one more running task are the survivors, and the new one unless it ended:
-    z(b + e_j) = (1 - end) E[h(survivors + e_j)] + end z(b).
-    """
-    return (after[moves.up[state, j]] - moves.end[j] * value) / (1.0 - moves.end[j])
-
-
-@jit
 def improve(
     after: NDArray[np.float64],
     moves: Moves,
     offers: Offers,
     swift: tuple[NDArray[np.int32], NDArray[np.float64]],
+    slack: float,
     result: tuple[NDArray[np.float64], NDArray[np.int32]],
 ) -> None:
     """One step of the optimality equation: value and best kind for each state and class.
@@ -76,10 +71,11 @@ def improve(
         after: (N,) expected value after one step of endings.
         moves: Neighbors.
         offers: What each class may be given.
-        swift: Kinds that end within the step (``end`` near 1), where :func:`begun` divides by
-            0: (J,) row of each in the second array or -1, and their expectations (rows, N).
-        result: (N,) value and (N, C) action, -1 where the task is dropped. An action that was
-            there before stays unless another is better by one part in 10^12.
+        swift: Kinds that end within the step (``end`` near 1), where the identity above
+            divides by 0: (J,) row of each in the second array or -1, and their expectations
+            (rows, N).
+        slack: An action that was there before stays unless another is better by more.
+        result: (N,) value and (N, C) action, -1 where the task is dropped.
     """
     value, action = result
     for state in range(after.shape[0]):
@@ -94,14 +90,15 @@ def improve(
                 if swift[0][j] >= 0:
                     worth = offers.reward[e] + swift[1][swift[0][j], state]
                 else:
-                    worth = offers.reward[e] + begun(moves, after, stay, state, j)
+                    later = after[moves.up[state, j]] - moves.end[j] * stay
+                    worth = offers.reward[e] + later / (1.0 - moves.end[j])
                 if j == action[state, c]:
                     before = worth
                 if worth > best:
                     best, chosen = worth, j
             if chosen < 0:
                 best = stay
-            elif before >= best - 1e-12 * (abs(best) + 1.0):
+            elif before >= best - slack:
                 chosen = action[state, c]
             action[state, c] = chosen
             total += offers.rate[c] * best
@@ -135,6 +132,7 @@ def follow(
                 if swift[0][j] >= 0:
                     total += w * swift[1][swift[0][j], state]
                 else:
-                    total += w * begun(moves, after, stay, state, j)
+                    later = after[moves.up[state, j]] - moves.end[j] * stay
+                    total += w * later / (1.0 - moves.end[j])
                 arrival += w
         value[state] = total + (1.0 - arrival) * stay

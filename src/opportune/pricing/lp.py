@@ -132,6 +132,7 @@ def least_squares(program: Program, curvature: Float, doing: str) -> Float:
     equal = program.row_lower == program.row_upper
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = QP_TOLERANCE
+    solver.settings.eps_duality_gap_abs = solver.settings.eps_duality_gap_rel = QP_TOLERANCE
     solver.settings.verbose = False
     solver.setup(
         csc_matrix(diags_array(curvature)),

@@ -7,7 +7,7 @@ Whatever depends on servers and types only through these is solved once per grou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ def merge(instance: LossInstance, servers: bool = True) -> Merged:
     class_of = _first_appearance(rows)
     type_at, server_at = _first_places(class_of), _first_places(group_of)
     return Merged(
-        rate=np.bincount(class_of, weights=instance.arrival_rate),
+        rate=np.bincount(class_of, weights=instance.arrival_rate).astype(np.float64),
         reward=np.ascontiguousarray(reward[np.ix_(type_at, server_at)]),
         allowed=np.ascontiguousarray(allowed[np.ix_(type_at, server_at)]),
         mean=mean[type_at],
@@ -86,3 +86,18 @@ def _first_appearance(keys: list[bytes] | list[int]) -> Int:
 
 def _first_places(number: Int) -> Int:
     return np.unique(number, return_index=True)[1]
+
+
+def arriving(merged: Merged) -> Merged:
+    """Only the classes of types that arrive at all; types of the others get class -1."""
+    used = merged.rate > 0
+    place = np.where(used, np.cumsum(used) - 1, -1)
+    return replace(
+        merged,
+        rate=merged.rate[used],
+        reward=merged.reward[used],
+        allowed=merged.allowed[used],
+        mean=merged.mean[used],
+        k=merged.k[used],
+        class_of=place[merged.class_of],
+    )

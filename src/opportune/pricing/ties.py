@@ -21,6 +21,10 @@ Int = NDArray[np.int64]
 CLEAN = 1e-11
 """Weights below it are 0: what an interior point leaves on a server that is not used."""
 
+IDLE = 1e-5
+"""Below it, the weight of a pair that need not serve is 0, and the rest is solved again: nothing
+pushes such a weight off its bound, so an interior point leaves the root of its tolerance there."""
+
 
 def least_squares_rates(
     instance: LossInstance, demand: Demand, index: Float, slack: Bool
@@ -50,6 +54,10 @@ def least_squares_rates(
     program.row_lower[: len(types)] = np.where(slack[types], 0.0, want)
     curvature = np.concatenate([np.ones(n), positive.sum(axis=0).astype(np.float64)])
     x = least_squares(program, curvature, "the least-squares choice of rates")
+    idle = slack[tie_type] & (x[:n] < IDLE)
+    if idle.any():
+        program.upper[:n][idle] = 0.0
+        x = least_squares(program, curvature, "the least-squares choice of rates")
     x = np.where(x < CLEAN, 0.0, x)
     free = x[n:]
     weight = np.where(positive, free, 0.0)

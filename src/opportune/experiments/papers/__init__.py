@@ -1,0 +1,1 @@
+"""Whole papers, reproduced: one subpackage a paper, its published numbers beside the code."""

@@ -1,0 +1,114 @@
+"""The page of the reproduction: one file with everything in it, which opens offline.
+
+No script: the pictures are drawn beforehand. Needs the extra ``report``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from string import Template
+
+from opportune import __version__
+from opportune.experiments import page
+from opportune.experiments.page import Html
+from opportune.experiments.papers.lag import sections
+from opportune.experiments.papers.lag.causes import CAUSES
+from opportune.experiments.papers.lag.drawing import svg
+from opportune.experiments.papers.lag.figures import Picture
+from opportune.experiments.papers.lag.sections import Tables
+
+TITLE = "The LAG paper, reproduced"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""Nothing runs and nothing is fetched from anywhere."""
+
+ABOUT = (
+    "Every table and figure of LAG: A Mean-Field Optimal Policy for Online Assignment with "
+    "Reusable Resources (arXiv 2610.19038) beside our own run. Percentages are of OCC-UB, the "
+    "value of the occupancy LP at the blocking that every policy meets."
+)
+
+
+def page_html(
+    tables: Tables,
+    pictures: Mapping[str, Picture],
+    facts: Sequence[tuple[str, str]],
+    missing: Mapping[str, str],
+) -> str:
+    """The page as text.
+
+    Args:
+        tables: The rows of every table.
+        pictures: By name; those of tables without rows are missing.
+        facts: What made the numbers, for the last section.
+        missing: Instances that were not run, and why.
+    """
+    parts = [
+        page.element("p", sections.headline(tables.sweep), class_="headline"),
+        sections.missing_note(missing),
+        page.section("What the text says", [sections.claims_table(tables.claims)]),
+        _section(pictures, ["table2"], [sections.summary_table(tables.summary)]),
+        *(_section(pictures, [f"figure{number}"], []) for number in (3, 4, 5)),
+        _section(pictures, ["table3"], [sections.sweep_tables(tables.sweep)]),
+        page.section("Where numbers differ, and why", _differences(tables)),
+        _section(pictures, ["samples"], _if(tables.sample_summary, sections.samples_table)),
+        _section(pictures, ["blocking"], _if(tables.blocking, sections.blocking_table)),
+        _section(pictures, ["figure6"], _if(tables.convergence, sections.convergence_table)),
+        _section(pictures, ["fluid"], _if(tables.fluid, sections.fluid_table)),
+        page.section("How this was made", [page.definitions(facts, "facts")]),
+    ]
+    here = "opportune.experiments"
+    style = files(here).joinpath("report.css").read_text(encoding="utf-8")
+    shell = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    return Template(shell).substitute(
+        title=TITLE,
+        about=page.escaped(ABOUT),
+        policy=POLICY,
+        style=style,
+        version=__version__,
+        body=page.joined(part for part in parts if part),
+    )
+
+
+def _if(rows: Sequence[object], table: object) -> list[Html]:
+    return [table(rows)] if rows and callable(table) else []
+
+
+def _differences(tables: Tables) -> list[Html]:
+    keys = [key for key in CAUSES if any(cell.cause == key for cell in tables.sweep)]
+    listed = [sections.differences_table(tables.sweep, key) for key in keys if key]
+    return [sections.causes_table(tables.sweep), *listed]
+
+
+def _section(pictures: Mapping[str, Picture], names: Sequence[str], more: Sequence[Html]) -> Html:
+    """A section of pictures and the tables that belong to them; nothing if there are none."""
+    shown = [pictures[name] for name in names if name in pictures]
+    if not shown:
+        return Html("")
+    return page.section(shown[0].title, [*(_figure(one) for one in shown), *more])
+
+
+def _figure(picture: Picture) -> Html:
+    """The panels side by side where there is room, each with its text for a screen reader."""
+    plots = [
+        page.element(
+            "div",
+            page.joined(
+                [
+                    page.element("h3", one.title),
+                    page.element(
+                        "div",
+                        svg(one, f"{picture.name}-{place}"),
+                        class_="plot",
+                        role="img",
+                        aria_label=one.text,
+                    ),
+                ]
+            ),
+            class_="panel",
+        )
+        for place, one in enumerate(picture.panels)
+    ]
+    caption = page.element("figcaption", picture.caption)
+    inside = page.element("div", page.joined(plots), class_=f"panels by-{picture.columns}")
+    return page.element("figure", page.joined([inside, caption]))

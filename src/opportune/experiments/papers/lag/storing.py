@@ -1,0 +1,55 @@
+"""Files that are written whole or not at all, and numbers that are written the same everywhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opportune.errors import InputError, Problem
+
+DIGITS = 8
+"""Significant digits of a number in a CSV file."""
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file beside its place and move it there.
+
+    Raises:
+        InputError: If the folder cannot be written to.
+    """
+    beside: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.chmod(beside, 0o644)
+        os.replace(beside, path)
+    except OSError as error:
+        if beside is not None:
+            Path(beside).unlink(missing_ok=True)
+        told = Problem("--out", f"{path}: {error.strerror}", "a folder that can be written to")
+        raise InputError(told) from error
+
+
+def csv_bytes(rows: Sequence[dict[str, Any]]) -> bytes:
+    """Rows as CSV with a header: columns of the first row; None and what is missing are empty."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    columns = list(rows[0])
+    writer.writerow(columns)
+    writer.writerows([_text(row.get(column)) for column in columns] for row in rows)
+    return stream.getvalue().encode()
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else str(value)

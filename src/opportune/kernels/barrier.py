@@ -1,0 +1,275 @@
+"""Kernels of an interior-point method that solves V equations a step, however many pairs.
+
+Per arriving task, y_vr = u_vr / lambda_v, z_vr = phi_r - y_vr. With multipliers alpha of y >= 0
+and beta of z >= 0 the optimality conditions of the occupancy LP are
+
+    beta - alpha = L = s - l - E[D] q,   q_r = sum_v lambda_v beta_vr,          (dual)
+    sum_r y_vr + t_v = k_v (1 - B_v),    phi_r + sum_v lambda_v E[D_v] y_vr = 1, (primal)
+    alpha y = beta z = l t = 0,
+
+t = 0 where every task must be served. Newton's method on them with 0 replaced by mu weights the
+barrier of a pair by lambda_v, so rare types are as precise as common ones. Pairs are eliminated
+one by one, then q and phi server by server (two equations); what is left is a symmetric positive
+definite system in l: diag(lambda / h summed over r), h = alpha/y + beta/z, less a term of rank
+two per server (ours; the elimination is written out in docs/explanation/pricing.md).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.kernels.arms import Market, Pairs
+from opportune.kernels.jit import jit
+
+Float = NDArray[np.float64]
+
+
+class Interior(NamedTuple):
+    """A point with everything positive; also a direction of such points."""
+
+    price: Float  # (V,) l
+    slack: Float  # (V,) t; no entries where every task must be served
+    capacity: Float  # (R,) q
+    free: Float  # (R,) phi
+    rate: Float  # (n,) y
+    rest: Float  # (n,) z, kept apart from phi - y: it may be far smaller than both
+    low: Float  # (n,) alpha
+    high: Float  # (n,) beta
+
+
+class Aim(NamedTuple):
+    """Products aimed at: alpha y = mu - low, beta z = mu - high, l t = mu - slack."""
+
+    mu: float
+    low: Float  # (n,) second-order corrections
+    high: Float  # (n,)
+    slack: Float  # (V,) or no entries
+
+
+@jit
+def center(pairs: Pairs, market: Market, point: Interior, mu: float) -> None:
+    """Fill in phi, y, alpha, beta, t for given l and q: all products are mu.
+
+    alpha y = beta (phi - y) = mu and beta - alpha = L give y = phi x, x the root of
+    1/(1 - x) - 1/x = L phi / mu; phi follows from the capacity row by iteration.
+    """
+    start, task_type, reward = pairs
+    rate, mean, _, copies = market
+    price, slack, capacity, free, y, z, low, high = point
+    for v in range(slack.shape[0]):
+        price[v] = max(price[v], np.sqrt(mu))
+        slack[v] = mu / price[v]
+    for r in range(copies.shape[0]):
+        phi = 0.5
+        for _ in range(40):
+            busy = 1.0
+            for p in range(start[r], start[r + 1]):
+                v = task_type[p]
+                c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / mu
+                x = 2.0 / (2.0 + abs(c) + np.sqrt(c * c + 4.0))
+                busy += rate[v] * mean[v] * (1.0 - x if c > 0.0 else x)
+            before, phi = phi, 1.0 / busy
+            if abs(phi - before) <= 1e-6 * phi:
+                break
+        free[r] = phi
+        for p in range(start[r], start[r + 1]):
+            v = task_type[p]
+            c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / mu
+            x = 2.0 / (2.0 + abs(c) + np.sqrt(c * c + 4.0))
+            y[p], z[p] = phi * (1.0 - x if c > 0.0 else x), phi * (x if c > 0.0 else 1.0 - x)
+            low[p], high[p] = mu / y[p], mu / z[p]
+
+
+@jit
+def assemble(
+    pairs: Pairs,
+    market: Market,
+    point: Interior,
+    aim: Aim,
+    system: tuple[Float, Float, Float],
+    matrix: bool,
+) -> None:
+    """The system in l: ``system`` = (H (V, V) its lower triangle, right side (V,), sums (R, 5)).
+
+    The sums of each server are kept for :func:`recover`. H only if ``matrix``.
+    """
+    start, task_type, reward = pairs
+    rate, mean, demand, copies = market
+    price, slack, capacity, free, y, z, low, high = point
+    H, right, sums = system
+    n_types = price.shape[0]
+    f, g = np.empty(n_types), np.empty(n_types)
+    wide = np.zeros((16, n_types))
+    n_wide = 0
+    if matrix:
+        H[:] = 0.0
+    for v in range(n_types):
+        right[v] = -rate[v] * demand[v]
+    for v in range(slack.shape[0]):
+        right[v] += rate[v] * (aim.mu - aim.slack[v]) / price[v]
+        if matrix:
+            H[v, v] += rate[v] * slack[v] / price[v]
+    for r in range(copies.shape[0]):
+        first, m = start[r], copies[r]
+        n = start[r + 1] - first
+        P, X, Y, a, b = 1.0, 0.0, 0.0, -capacity[r], 1.0 - free[r]
+        for i in range(n):
+            p = first + i
+            v = task_type[p]
+            A, B = low[p] / y[p], high[p] / z[p]
+            up, down = (aim.mu - aim.low[p]) / y[p], (aim.mu - aim.high[p]) / z[p]
+            c = up - down + reward[p] - price[v] - mean[v] * capacity[r]
+            weight = rate[v] / (A + B)
+            f[i], g[i] = weight * B, weight * mean[v]
+            P += mean[v] * f[i]
+            X += f[i] * A
+            Y += mean[v] * g[i]
+            a += rate[v] * down + f[i] * c
+            b -= mean[v] * (rate[v] * y[p] + weight * c)
+            right[v] += m * (rate[v] * y[p] + weight * c)
+            if matrix:
+                H[v, v] += m * weight
+        size = P * P + X * Y
+        sums[r, 0], sums[r, 1], sums[r, 2], sums[r, 3], sums[r, 4] = P, X, Y, a, b
+        dq, dphi = (P * a - X * b) / size, (Y * a + P * b) / size
+        for i in range(n):
+            right[task_type[first + i]] += m * (f[i] * dphi - g[i] * dq)
+        if not matrix:
+            continue
+        if 3 * n < n_types:
+            for i in range(n):
+                v = task_type[first + i]
+                x, w = -m * (X * g[i] + P * f[i]) / size, -m * (P * g[i] - Y * f[i]) / size
+                for j in range(i + 1):
+                    H[v, task_type[first + j]] += x * g[j] + w * f[j]
+            continue
+        for i in range(n):
+            v = task_type[first + i]
+            wide[n_wide, v], wide[n_wide + 1, v] = g[i], f[i]
+            wide[n_wide + 8, v] = -m * (X * g[i] + P * f[i]) / size
+            wide[n_wide + 9, v] = -m * (P * g[i] - Y * f[i]) / size
+        n_wide += 2
+        if n_wide == 8:
+            _add_wide(H, wide)
+            wide[:] = 0.0
+            n_wide = 0
+    if n_wide > 0:
+        _add_wide(H, wide)
+
+
+@jit
+def _add_wide(H: Float, wide: Float) -> None:
+    """H += left' right for the rows 8 to 15 (left) and 0 to 7 (right), lower triangle."""
+    for i in range(H.shape[0]):
+        for c in range(0, 8, 4):
+            x0, x1, x2, x3 = wide[c + 8, i], wide[c + 9, i], wide[c + 10, i], wide[c + 11, i]
+            for j in range(i + 1):
+                H[i, j] += (
+                    x0 * wide[c, j]
+                    + x1 * wide[c + 1, j]
+                    + x2 * wide[c + 2, j]
+                    + x3 * wide[c + 3, j]
+                )
+
+
+@jit
+def recover(
+    pairs: Pairs,
+    market: Market,
+    point: Interior,
+    aim: Aim,
+    sums: Float,
+    step: Interior,
+) -> tuple[float, float]:
+    """The rest of a direction whose ``step.price`` is known; the largest steps that stay inside.
+
+    Returns:
+        The largest multiples (at most 1e30) of the primal and of the dual part.
+    """
+    start, task_type, reward = pairs
+    rate, mean, _, copies = market
+    price, slack, capacity, _, y, z, low, high = point
+    primal, dual = 1e30, 1e30
+    for v in range(slack.shape[0]):
+        step.slack[v] = (aim.mu - aim.slack[v] - slack[v] * step.price[v]) / price[v] - slack[v]
+        if step.slack[v] < 0.0:
+            primal = min(primal, -slack[v] / step.slack[v])
+        if step.price[v] < 0.0:
+            dual = min(dual, -price[v] / step.price[v])
+    for r in range(copies.shape[0]):
+        P, X, Y, a, b = sums[r, 0], sums[r, 1], sums[r, 2], sums[r, 3], sums[r, 4]
+        size = P * P + X * Y
+        for p in range(start[r], start[r + 1]):
+            v = task_type[p]
+            A, B = low[p] / y[p], high[p] / z[p]
+            weight = rate[v] / (A + B)
+            a -= weight * B * step.price[v]
+            b += weight * mean[v] * step.price[v]
+        dq, dphi = (P * a - X * b) / size, (Y * a + P * b) / size
+        step.capacity[r], step.free[r] = dq, dphi
+        for p in range(start[r], start[r + 1]):
+            v = task_type[p]
+            A, B = low[p] / y[p], high[p] / z[p]
+            up, down = (aim.mu - aim.low[p]) / y[p], (aim.mu - aim.high[p]) / z[p]
+            c = up - down + reward[p] - price[v] - mean[v] * capacity[r]
+            dy = (c - step.price[v] - mean[v] * dq + B * dphi) / (A + B)
+            dz = dphi - dy
+            da, db = up - low[p] - A * dy, down - high[p] - B * dz
+            step.rate[p], step.rest[p], step.low[p], step.high[p] = dy, dz, da, db
+            if dy < 0.0:
+                primal = min(primal, -y[p] / dy)
+            if dz < 0.0:
+                primal = min(primal, -z[p] / dz)
+            if da < 0.0:
+                dual = min(dual, -low[p] / da)
+            if db < 0.0:
+                dual = min(dual, -high[p] / db)
+    return primal, dual
+
+
+@jit
+def products(
+    pairs: Pairs, market: Market, point: Interior, step: Interior, lengths: tuple[float, float]
+) -> float:
+    """sum lambda (alpha y + beta z + l t) after a step of these lengths (primal, dual)."""
+    primal, dual = lengths
+    total = 0.0
+    for v in range(point.slack.shape[0]):
+        t = point.slack[v] + primal * step.slack[v]
+        total += market.arrival_rate[v] * t * (point.price[v] + dual * step.price[v])
+    for r in range(market.copies.shape[0]):
+        for p in range(pairs.start[r], pairs.start[r + 1]):
+            y = point.rate[p] + primal * step.rate[p]
+            z = point.rest[p] + primal * step.rest[p]
+            low, high = point.low[p] + dual * step.low[p], point.high[p] + dual * step.high[p]
+            weight = market.copies[r] * market.arrival_rate[pairs.task_type[p]]
+            total += weight * (low * y + high * z)
+    return total
+
+
+@jit
+def correct(pairs: Pairs, step: Interior, aim: Aim, most: float) -> None:
+    """Second-order corrections (Mehrotra 1992): products of the steps, cut off at ``most``."""
+    for v in range(step.slack.shape[0]):
+        aim.slack[v] = min(max(step.price[v] * step.slack[v], -most), most)
+    for r in range(step.free.shape[0]):
+        for p in range(pairs.start[r], pairs.start[r + 1]):
+            aim.low[p] = min(max(step.low[p] * step.rate[p], -most), most)
+            aim.high[p] = min(max(step.high[p] * step.rest[p], -most), most)
+
+
+@jit
+def move(point: Interior, step: Interior, lengths: tuple[float, float]) -> None:
+    """Take a step: ``lengths`` of the primal and the dual part."""
+    primal, dual = lengths
+    point.price[:] += dual * step.price
+    point.slack[:] += primal * step.slack
+    point.capacity[:] += dual * step.capacity
+    point.free[:] += primal * step.free
+    point.rate[:] += primal * step.rate
+    point.rest[:] += primal * step.rest
+    point.low[:] += dual * step.low
+    point.high[:] += dual * step.high

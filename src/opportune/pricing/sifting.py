@@ -1,0 +1,101 @@
+"""Gear "sifting": solve over the pairs near the optimal prices, look at all pairs, repeat.
+
+At nearly optimal prices a pair whose index L is clearly negative is not used, and a few pairs
+per type remain in doubt. Their LP is solved to the last digit (``pricing.interior``); its prices
+are priced out over all pairs in closed form, which is a certified bound, and its rates are
+feasible for the whole problem. Where the two do not meet, pairs near the new prices join.
+With all pairs in it this is gear "barrier".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.pricing.interior import Center, find_center
+from opportune.pricing.pairs import Columns, PairProblem, all_columns, near_columns
+from opportune.pricing.recovery import offer_feasible
+from opportune.pricing.search import Search
+
+Float = NDArray[np.float64]
+
+FINE = 1e-12
+"""Gap at which there is nothing left to gain, whatever was asked for."""
+
+ROOM = 1.3
+"""Servers that must be near for each server demanded, counted by the time they are free."""
+
+MOST_ROUNDS = 12
+
+WIDER = 6.0
+"""What the margin is multiplied by where the pairs near did not do."""
+
+ALL = 0.5
+"""Above this share of near pairs all are taken."""
+
+
+def sift(search: Search, prices: tuple[Float, Float], margin: float, mu: float) -> None:
+    """Offer prices and rates until the gap is closed, the time is up or nothing helps.
+
+    Args:
+        search: The solve.
+        prices: l (types,) and q (servers,) near the optimal ones.
+        margin: Pairs with index at least -margin are near, in units of the largest reward;
+            infinite for all pairs from the start.
+        mu: Products that the barrier starts from.
+    """
+    problem = search.problem
+    for _ in range(MOST_ROUNDS):
+        search.gear = "barrier" if margin == np.inf else "sifting"
+        columns = (
+            all_columns(problem) if margin == np.inf else choose_columns(problem, prices, margin)
+        )
+        whole = columns.place is None
+        found = find_center(search, columns, prices, mu)
+        met = _offer(search, columns, found)
+        search.tell(f"{len(columns.pairs.reward)} of {problem.n_pairs} pairs")
+        if search.gap <= min(search.stop.gap, FINE) or search.out_of_time or search.infeasible:
+            return
+        if whole or (search.done and met):
+            return
+        if met:
+            prices, margin, mu = (found.price, found.capacity), margin / 2, mu / 4
+        else:
+            margin *= WIDER
+
+
+def choose_columns(
+    problem: PairProblem, prices: tuple[Float, Float], margin: float
+) -> Columns:
+    """Pairs near the prices, enough of them to serve every type; all where that is most."""
+    price, capacity = prices
+    margins = np.full(problem.n_types, margin)
+    demand, market = problem.market.demand, problem.market
+    n_permitted = np.bincount(problem.pairs.task_type, minlength=problem.n_types)
+    while True:
+        columns = near_columns(problem, price, capacity, margins)
+        if columns.place is None or len(columns.place) > ALL * problem.n_pairs:
+            return all_columns(problem)
+        if problem.at_most:
+            return columns
+        task_type, server = columns.pairs.task_type, columns.server
+        cost = market.mean_duration[task_type] * capacity[server]
+        positive = columns.pairs.reward - price[task_type] > cost
+        work = (market.arrival_rate * market.mean_duration)[task_type] * positive
+        free = 1.0 / (1.0 + np.bincount(server, weights=work, minlength=problem.n_servers))
+        near = np.bincount(
+            task_type, weights=(market.copies * free)[server], minlength=problem.n_types
+        )
+        short = near < ROOM * demand
+        short &= np.bincount(task_type, minlength=problem.n_types) < n_permitted
+        if not short.any():
+            return columns
+        margins[short] *= 4.0
+
+
+def _offer(search: Search, columns: Columns, found: Center) -> bool:
+    """Offer what the barrier found; whether it solved its LP and the rates are feasible."""
+    search.offer_price(found.price, found.capacity)
+    free_of_excess = found.missed <= 1e-6 * float(search.problem.market.demand.max())
+    feasible = offer_feasible(search, columns, found.rate)
+    return feasible and free_of_excess and found.gap <= 1e-6
