@@ -56,8 +56,10 @@ format: $(READY) ## Format the code and mend what the linter can mend
 bench: $(READY) $(NEIGHBORS)/.ready ## Measure against the named neighbors
 	NEIGHBORS_PYTHON=$(NEIGHBORS)/bin/python $(BIN)/python -m benchmarks $(BENCH_FLAGS)
 
-docs: $(READY) ## Write the generated pages of docs/ again
+docs: $(READY) ## Write the generated parts of docs/ again and build the site
 	@for page in docs/generate_*.py; do echo $$page; $(BIN)/python $$page || exit 1; done
+	$(BIN)/sphinx-build -W --keep-going --quiet --doctree-dir out/doctrees docs out/docs
+	@echo "Site: out/docs/index.html"
 
 lock: $(READY) ## Pin the newest packages that pyproject.toml allows, for all platforms
 	$(BIN)/pip install --quiet uv

@@ -8,7 +8,7 @@ What runs, in the order of the page:
   the page's ``instance.toml``. A file that a command below it refuses is left to that command;
 - a ``python`` block runs; the blocks of a page share their names;
 - every ``opportune`` line of an ``sh`` block runs; ``# exit code 1`` behind it says what it
-  ends with if not 0. Commands that no output is shown of run short.
+  ends with if not 0. Commands that no output is shown of run short, those in ``ELSEWHERE`` not.
 
 A ``text`` block right below a ``python`` or ``sh`` block is what that block prints. It is compared
 (``tests/docs``) and written (``generate_outputs.py``), but for what differs between machines.

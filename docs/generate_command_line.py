@@ -163,7 +163,8 @@ def _default(argument: Argument) -> str:
     if argument.required:
         return "(required)"
     default = argument.field_info.default
-    return "" if default in (None, "", False) else f"`{default}`"
+    nothing = default is None or default is False or default == ""
+    return "" if nothing else f"`{default}`"
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ PACKAGES = ("model", "pricing", "learning", "policies")
 """Where quantities are defined, in the order of the page."""
 
 AXES = {
+    "P": "periods of a day",
+    "n": "entries of a list",
     "V": "task types",
     "H": "headcount levels",
     "R": "servers",

@@ -9,7 +9,28 @@ import numpy as np
 from opportune.errors import InputError
 from opportune.model.duration import Deterministic, Duration, Empirical, Geometric
 from opportune.model.loss import LossInstance, loss_instance
+from opportune.policies.base import Plan, loss_policy
+from opportune.pricing.demand import AT_MOST
 from opportune.pricing.feasibility import max_load
+from opportune.pricing.occupancy import price
+
+STATIC = (
+    "lag",
+    "lag-cheapest",
+    "whittle",
+    "whittle-load-aware",
+    "alg-sc-lp",
+    "alg-sc-lp-vertex",
+    "greedy",
+    "random",
+)
+"""Policies whose plan is one list (or weights) per type, for every instance."""
+
+
+def static_plans(instance: LossInstance) -> list[Plan]:
+    """Their plans, at prices of OCC-LP(<=), which always exist."""
+    prices = price(instance, AT_MOST)
+    return [loss_policy(name).plan(instance, prices) for name in STATIC]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -60,8 +61,9 @@ class Peer:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(order + "\n")
-        process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended: there will be no answer
+            process.stdin.write(order + "\n")
+            process.stdin.flush()
         line = process.stdout.readline()
         if not line:
             raise RuntimeError(f"the peer {self._module} ended with code {process.wait()}")
@@ -77,7 +79,8 @@ class Peer:
         trace: TracebackType | None,
     ) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()

@@ -1,8 +1,7 @@
-"""The loss system in SimPy: one process brings the tasks, one process is a task.
+"""The loss system in SimPy as its guide teaches it: a process a task, a resource a server.
 
-Servers are a list of flags, not ``simpy.Resource`` objects: the latter wait, which nobody
-does here, and are slower. A server returns half a step before the step at which it is free
-again, so that it is free for a task that arrives at that very step.
+One process brings the tasks. A server is released half a step before the step at which it is
+free again, so that it is free for a task that arrives at that very step.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ def replay(arrivals: Arrivals, order: Order) -> Outcome:
     """The first k free servers of the type's list, or the task is dropped."""
     start = time.process_time()
     k, match_reward = arrivals.servers_per_task, arrivals.match_reward
-    free = [True] * arrivals.n_servers
     env = simpy.Environment(initial_time=-1)
+    servers = [simpy.Resource(env) for _ in range(arrivals.n_servers)]
     total, dropped = 0.0, 0
 
     def task(v: int, duration: int) -> Steps:
         nonlocal total, dropped
         picks = []
         for r in order[v]:
-            if free[r]:
+            if servers[r].count == 0:
                 picks.append(r)
                 if len(picks) == k:
                     break
@@ -37,12 +36,13 @@ def replay(arrivals: Arrivals, order: Order) -> Outcome:
             dropped += 1
             return
         row = match_reward[v]
+        requests = []
         for r in picks:
-            free[r] = False
+            requests.append(servers[r].request())
             total += row[r]
         yield env.timeout(duration + 0.5)
-        for r in picks:
-            free[r] = True
+        for r, request in zip(picks, requests, strict=True):
+            servers[r].release(request)
 
     def source() -> Steps:
         for gap, v, duration in zip(

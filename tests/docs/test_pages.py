@@ -93,7 +93,7 @@ def test_every_command_is_in_the_readme_or_a_page() -> None:
     assert set(COMMANDS) <= shown
 
 
-# ----------------------------------------------------------------- what a page may not get away with
+# ------------------------------------------------------- what a page does not get away with
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,10 @@ import pytest
 
 from opportune.model.duration import Geometric
 from opportune.model.loss import LossInstance, loss_instance
-from opportune.policies.base import Plan, list_plan, loss_policies_by_id
-from opportune.pricing.demand import AT_MOST
-from opportune.pricing.occupancy import price
+from opportune.policies.base import list_plan
 from opportune.simulate.loss import Run, busy_paths, simulate_plans
 from tests import naive
-from tests.instances import Shape, random_instance
-
-
-def all_plans(instance: LossInstance) -> list[Plan]:
-    """Every policy's plan at prices that always exist."""
-    prices = price(instance, AT_MOST)
-    return [policy.plan(instance, prices) for policy in loss_policies_by_id().values()]
+from tests.instances import Shape, random_instance, static_plans
 
 
 def loaded(instance: LossInstance) -> LossInstance:
@@ -47,7 +39,7 @@ def test_busy_paths_are_equal_step_by_step(shape: Shape) -> None:
     rng = np.random.default_rng(21)
     for case in range(15):
         instance = loaded(random_instance(rng, shape))
-        plans = all_plans(instance)
+        plans = static_plans(instance)
         busy, chosen = busy_paths(instance, plans, Run(2000, 0, seed=case))
         assert busy.shape == (len(plans), 2000)
         assert np.all(busy == busy[0])
@@ -62,7 +54,7 @@ def test_the_busy_path_is_that_of_the_step_by_step_twin() -> None:
     rng = np.random.default_rng(22)
     for case, forbidden in enumerate((False, True) * 3):
         instance = loaded(random_instance(rng, Shape(forbidden=forbidden, scores="levels")))
-        plans = all_plans(instance)
+        plans = static_plans(instance)
         run = Run(300, 100, seed=case)
         streams = naive.first_block(instance, case)
         busy, _ = busy_paths(instance, plans, run)
@@ -97,7 +89,7 @@ def test_few_forbidden_servers_change_nothing() -> None:
         instance = loss_instance(
             rng.random((4, 7)), np.full(4, 0.1), Geometric(5), 3, allowed=allowed
         )
-        busy, _ = busy_paths(instance, all_plans(instance), Run(2000, 0, seed=case))
+        busy, _ = busy_paths(instance, static_plans(instance), Run(2000, 0, seed=case))
         assert np.all(busy == busy[0])
 
 
@@ -106,5 +98,5 @@ def test_one_more_forbidden_server_does() -> None:
     allowed = np.ones((4, 6), dtype=bool)
     allowed[np.arange(4), rng.integers(0, 6, 4)] = False
     instance = loss_instance(rng.random((4, 6)), np.full(4, 0.1), Geometric(5), 3, allowed=allowed)
-    busy, _ = busy_paths(instance, all_plans(instance), Run(2000, 0))
+    busy, _ = busy_paths(instance, static_plans(instance), Run(2000, 0))
     assert not np.all(busy == busy[0])

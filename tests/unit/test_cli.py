@@ -105,7 +105,7 @@ def test_overload_stops_plan_with_remedies(capsys: pytest.CaptureFixture[str]) -
     """Exit 1 and the remedies; ``--price-at blocking`` goes on."""
     code, _, err = call(capsys, "plan", "specialist-v1", "--load", "0.93")
     assert code == 1
-    assert "load 0.93 is above 1 - k/R = 0.86 (R=7, k=1)" in err
+    assert "load 0.93 is above 1 - k/R = 0.8571 (R=7, k=1)" in err
     assert "lower the arrival rate by 7.9 % (rounded up), or add 1 server" in err
     got = record(capsys, "plan", "specialist-v1", "--load", "0.93", "--price-at", "blocking")
     assert got["priced_at"] == "blocking"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,12 +12,12 @@ from scipy.special import gammaln
 from scipy.stats import chi2, hypergeom
 
 from opportune.kernels.hypergeometric import (
-    HAT_SHIFT,
-    HAT_WIDTH,
     INVERSION,
     Urn,
+    hat,
     hypergeometric,
     hypergeometric_block,
+    log_ratio,
 )
 
 PURPOSE = 20
@@ -77,8 +78,11 @@ SCALES = [
 EDGES = [Urn(30, 14, 13), Urn(26, 13, 13), Urn(40, 13, 20), Urn(10**6, 13, 13), Urn(10**6, 5, 3)]
 """Around the switch from inversion to rejection."""
 
+RARE = [Urn(1000, 100, 20), Urn(10_000, 1000, 13), Urn(10**7, 40_000, 300)]
+"""Means of about 1 to 2, by rejection."""
 
-@pytest.mark.parametrize("urn", SCALES + EDGES + random_urns(80), ids=str)
+
+@pytest.mark.parametrize("urn", SCALES + EDGES + RARE + random_urns(80), ids=str)
 def test_the_law_is_hypergeometric(urn: Urn) -> None:
     found = drawn(urn, 40_000, seed=urn.total + urn.marked)
     assert found.min() >= max(0, urn.draws + urn.marked - urn.total)
@@ -114,17 +118,34 @@ def test_what_is_certain(urn: Urn, only: int) -> None:
     assert set(drawn(urn, 50, seed=3).tolist()) == {only}
 
 
+def test_probabilities_relative_to_the_mode_are_exact() -> None:
+    """log f(mode + d) / f(mode) to 1e-11, by whole-number binomials; urns of up to 10^8 items."""
+    rng = np.random.default_rng(6)
+    for _ in range(300):
+        total = int(10 ** rng.uniform(1.5, 8))
+        most = min(math.log10(total / 2), 3.3)
+        a, b = (int(10 ** rng.uniform(math.log10(INVERSION + 1), most)) for _ in range(2))
+        urn = Urn(total, max(a, b), min(a, b))
+        mode = int(hat(urn)[2])
+        x = int(np.clip(mode + rng.integers(-8, 9), 0, urn.draws))
+        want = math.log(Fraction(ways(urn, x), ways(urn, mode)))
+        assert log_ratio(urn, float(mode), float(x - mode)) == pytest.approx(want, abs=1e-11)
+
+
+def ways(urn: Urn, x: int) -> int:
+    """In how many ways x marked items are among those drawn."""
+    unmarked = urn.total - urn.marked
+    return math.comb(urn.marked, x) * math.comb(unmarked, urn.draws - x)
+
+
 def hat_excess(urn: Urn) -> float:
-    """Largest (|x - a|, |x+1 - a|) sqrt(f(x) / f(mode)) by half the width of the hat.
+    """Largest |w - a| sqrt(f(floor w) / f(mode)) by half the width of the hat, w at both ends.
 
     Rejection is exact if it is at most 1: then the table mountain covers the law.
     """
     total, large, small = urn
-    share = large / total
-    a = small * share + 0.5
-    variance = small * share * (1 - share) * (total - small) / (total - 1)
-    mode = math.floor((small + 1) * (large + 1) / (total + 2))
-    wide = 12 * math.sqrt(variance) + 20
+    center, width, mode = hat(urn)
+    wide = 12 * width
     x = np.arange(max(0, int(mode - wide)), min(small, int(mode + wide)) + 1.0)
 
     def log_mass(x: NDArray[np.float64] | float) -> NDArray[np.float64]:
@@ -132,8 +153,8 @@ def hat_excess(urn: Urn) -> float:
         return -np.sum([gammaln(part) for part in parts], axis=0)
 
     root = np.exp((log_mass(x) - log_mass(mode)) / 2)
-    width = HAT_WIDTH * math.sqrt(variance + 0.5) + HAT_SHIFT
-    return float(np.max(np.maximum(np.abs(x - a), np.abs(x + 1 - a)) * root) / (width / 2))
+    reach = np.maximum(np.abs(x - center), np.abs(x + 1 - center))
+    return float(np.max(reach * root) / (width / 2))
 
 
 def test_the_hat_covers_every_small_urn() -> None:

@@ -10,12 +10,10 @@ from opportune.kernels.streams import LossStreams
 from opportune.model.duration import Deterministic, Geometric
 from opportune.model.loss import LossInstance, loss_instance
 from opportune.model.streams import draw_block, loss_law, stream_key
-from opportune.policies.base import Plan, list_plan, loss_policies_by_id
-from opportune.pricing.demand import AT_MOST
-from opportune.pricing.occupancy import price
+from opportune.policies.base import Plan, list_plan
 from opportune.simulate.loss import empty_state, empty_trace
 from tests import naive
-from tests.instances import Shape, random_instance
+from tests.instances import Shape, random_instance, static_plans
 
 SHAPES = [
     Shape(),
@@ -24,12 +22,6 @@ SHAPES = [
     Shape(per_type=True, duration="mixed"),
     Shape(per_type=True, forbidden=True, duration="mixed"),
 ]
-
-
-def plans_for(instance: LossInstance) -> list[Plan]:
-    """Every policy's plan; prices of OCC-LP(<=), which always exists."""
-    prices = price(instance, AT_MOST)
-    return [policy.plan(instance, prices) for policy in loss_policies_by_id().values()]
 
 
 def busy_instance(rng: np.random.Generator, shape: Shape) -> LossInstance:
@@ -88,7 +80,7 @@ def test_every_pick_and_every_count_is_that_of_the_twin(shape: Shape) -> None:
         horizon = int(streams.gap.sum()) - 1
         horizon = min(horizon, 600)
         window = Window(int(rng.integers(0, 100)), horizon)
-        for plan in plans_for(instance):
+        for plan in static_plans(instance):
             trace, chosen = run(instance, plan, streams, window, pieces=1 + case % 3)
             counts = naive.simulate(instance, plan.tables, streams, window, len(trace.reward))
             assert_same(trace, counts)

@@ -246,6 +246,21 @@ def test_a_fixed_point_start_is_stationary_from_the_first_step() -> None:
     assert free == pytest.approx(prices.free_fraction, abs=0.02)
 
 
+def test_weights_that_differ_in_their_last_digits_only_are_made_equal() -> None:
+    """Otherwise a solver's noise, not pi, would decide who gets the servers left by rounding."""
+    prices = price(catalog_instance("unfriendly-v1", 0.8))
+    tables = lag_tables(prices)
+    noisy = 0
+    for v, weight in enumerate(tables.weight):
+        tied = tables.group[v] == 1
+        for r in np.flatnonzero(tied):
+            alike = tied & (np.abs(weight - weight[r]) < 1e-10)
+            assert np.all(weight[alike] == weight[r])
+            noisy += int(np.ptp(prices.tie_weight[v, alike]) > 0)
+        assert weight == pytest.approx(np.where(tied, prices.tie_weight[v], 0.0), abs=1e-11)
+    assert noisy > 0
+
+
 # ------------------------------------------------------------------------ bad input
 
 

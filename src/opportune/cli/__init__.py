@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": ("compare:compare", "Which policy earns how much of the best possible reward?"),
     "sweep": ("compare:sweep", "The same over several loads, with --report as a page of pictures."),
     "policies": ("policies:policies", "List the policies."),
+    "catalog": ("catalog:catalog", "List the built-in instances."),
     "paper": ("paper:paper", "Reproduce a whole paper: its tables and figures beside ours."),
 }
 """Command -> module:function below this package, and one line of help; in this order."""

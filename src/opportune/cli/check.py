@@ -15,6 +15,7 @@ from opportune.pricing.feasibility import feasibility
 
 def check(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
+    /,
     *,
     load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",

@@ -43,6 +43,7 @@ COLUMNS = (
 
 def compare(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
+    /,
     *,
     load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
     run: RunOptions = DEFAULT_RUN,
@@ -66,6 +67,7 @@ def compare(
 
 def sweep(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
+    /,
     *,
     load: Annotated[str, Parameter(help=SWEEP_LOAD_HELP)],
     run: RunOptions = DEFAULT_RUN,
@@ -125,7 +127,8 @@ def _print_comparison(result: Comparison) -> None:
         )
         for row in result.policies
     ]
-    base = "lag" if "lag" in result.settings.policy_ids else result.settings.policy_ids[0]
+    ids = [row.policy for row in result.policies]
+    base = "lag" if "lag" in ids else ids[0]
     columns = ("policy", "reward/step", "% of bound", "+/-", f"- {base}", "+/-", "blocking", "left")
     print_table(f"{result.instance.name} at load {result.instance.load:.4g}", columns, rows)
     print(_bound_line(result))
@@ -133,7 +136,8 @@ def _print_comparison(result: Comparison) -> None:
 
 
 def _print_sweep(results: Sequence[Comparison]) -> None:
-    ids = results[0].settings.policy_ids
+    shown = [{row.policy for row in result.policies} for result in results]
+    ids = [row.policy for row in results[0].policies if all(row.policy in ids for ids in shown)]
     rows = []
     for result in results:
         cells = [f"{result.row(one).percent_of_bound:.2f}" for one in ids]
@@ -155,10 +159,10 @@ def _width(value: float) -> str:
 
 def _bound_line(result: Comparison) -> str:
     bound = result.bound
-    at = "" if bound.blocking is None else f" at blocking {bound.blocking:.4f}"
     known = result.blocking.method
+    at = "" if bound.blocking is None else f" at blocking {bound.blocking:.4f} ({known})"
     return (
-        f"bound {bound.name}{at} ({known}): {bound.value:.6g} per step, {bound.label}, "
+        f"bound {bound.name}{at}: {bound.value:.6g} per step, {bound.label}, "
         f"gap {bound.gap:.1e}; prices at {result.priced_at}. left: at most so many points can "
         "any policy gain"
     )

@@ -29,7 +29,7 @@ class RunOptions:
     """How policies are run."""
 
     policies: Annotated[
-        str, Parameter(help="Policy ids, separated by commas; all by default (opportune policies).")
+        str, Parameter(help="Policy ids by commas, or 'all'; by default the usual ones.")
     ] = ""
     steps: Annotated[int, Parameter(help="Counted steps per replication, after the warm-up.")] = (
         200_000
@@ -37,9 +37,12 @@ class RunOptions:
     replications: Annotated[int, Parameter(help="Independent runs.")] = 5
     seed: Annotated[int, Parameter(help="Seed of all streams: same seed, same bits.")] = 1
     workers: Annotated[int, Parameter(help="Replications run at the same time.")] = 1
-    backend: Annotated[str, Parameter(help="threads or loky (processes).")] = "threads"
+    backend: Annotated[
+        Literal["threads", "loky"], Parameter(help="Run them in threads or processes.")
+    ] = "threads"
     price_at: Annotated[
-        str | None, Parameter(help="'blocking' takes prices from OCC-LP(B) instead of OCC-LP(0).")
+        Literal["blocking"] | None,
+        Parameter(help="'blocking' takes prices from OCC-LP(B) instead of OCC-LP(0)."),
     ] = None
 
     def settings(self) -> Settings:

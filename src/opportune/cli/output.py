@@ -19,6 +19,9 @@ from rich.table import Table
 from opportune.errors import InputError, MissingExtraError, Problem
 from opportune.experiments.settings import Progress as ProgressCallback
 
+EXTRAS = {"report": "opportune.experiments.report"}
+"""Extra -> the module that needs its packages, imported when it is asked for."""
+
 QUIET_SECONDS = 2.0
 """Work shorter than this shows no progress bar."""
 
@@ -45,15 +48,23 @@ def print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows as a table; the first column to the left, the others to the right."""
+    """Rows as a table: numbers to the right, text to the left."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
         table.add_column(
-            column, justify="left" if i == 0 else "right", no_wrap=i == 0, overflow="fold"
+            column,
+            justify="right" if all(_is_number(row[i]) for row in rows) else "left",
+            no_wrap=i == 0,
+            overflow="fold",
         )
     for row in rows:
         table.add_row(*row)
     console().print(table)
+
+
+def _is_number(cell: str) -> bool:
+    """Whether a cell holds a number, a dash or nothing."""
+    return cell in ("", "-") or cell.lstrip("+-")[:1].isdigit()
 
 
 def print_note(text: str) -> None:
@@ -107,7 +118,7 @@ def report_writer(path: Path | None) -> Callable[[Sequence[Any], str], None]:
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(Problem("--report", str(path), "a path that ends in .html"))
     try:
-        report = importlib.import_module("opportune.experiments.report")
+        report = importlib.import_module(EXTRAS["report"])
     except ModuleNotFoundError as error:
         if error.name in ("altair", "vl_convert"):
             raise MissingExtraError(error.name, "report", "--report") from error

@@ -26,6 +26,7 @@ MOST_ROWS = 40
 
 def plan(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
+    /,
     *,
     load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
     price_at: Annotated[
@@ -110,7 +111,8 @@ def _print(prices: Relaxation, record: dict[str, Any], known: tuple[Bound, Block
     erlang = "" if blocking.erlang_b is None else f", Erlang-B {blocking.erlang_b:.4g}"
     width = f" +/- {blocking.half_width:.2g}" if blocking.method == "simulated" else ""
     print(f"blocking {blocking.value:.4g}{width} ({blocking.method}){erlang}")
-    print(f"bound {bound.name}: {bound.value:.8g} per step, {bound.label}")
+    at = "" if bound.blocking is None else " at this blocking"
+    print(f"bound {bound.name}{at}: {bound.value:.8g} per step, {bound.label}")
     rows = [
         (name, f"{instance.arrival_rate[v]:.4g}", f"{prices.demand_price[v]:.6g}")
         for v, name in enumerate(instance.task_types)

@@ -8,16 +8,23 @@ from cyclopts import Parameter
 
 from opportune.cli.options import FORMAT_HELP, Format
 from opportune.cli.output import print_csv, print_json, print_table
+from opportune.experiments.settings import Settings
 from opportune.policies.base import loss_policies_by_id
 
 
 def policies(*, format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table") -> None:
     """List the policies with their ids."""
     found = loss_policies_by_id()
-    rows = [(policy.id, policy.title) for policy in found.values()]
+    usual = Settings().policy_ids
+    rows = [
+        (policy.id, "yes" if policy.id in usual else "no", policy.title)
+        for policy in found.values()
+    ]
     if format == "json":
-        print_json({"policies": [{"policy": one, "title": title} for one, title in rows]})
+        keys = ("policy", "usual", "title")
+        print_json({"policies": [dict(zip(keys, row, strict=True)) for row in rows]})
     elif format == "csv":
-        print_csv(("policy", "title"), rows)
+        print_csv(("policy", "usual", "title"), rows)
     else:
-        print_table("Policies of the loss model", ("policy", "what it does"), rows)
+        columns = ("policy", "by default", "what it does")
+        print_table("Policies of the loss model", columns, rows)

@@ -18,6 +18,7 @@ from opportune.experiments import wording
 from opportune.experiments.chart_style import (
     LINE,
     PERCENT,
+    ROWS,
     SOFT,
     Chart,
     Row,
@@ -28,7 +29,6 @@ from opportune.experiments.chart_style import (
     policy_key,
     policy_shape,
     rounded,
-    rows_data,
     tips,
 )
 from opportune.experiments.comparison import Comparison
@@ -36,7 +36,7 @@ from opportune.experiments.excerpt import Excerpt
 
 Float = NDArray[np.float64]
 
-ROWS = 14
+MOST_ROWS = 14
 """Up to this many names stand in rows, more of them in columns."""
 
 ROW_HEIGHT, UPRIGHT_HEIGHT = 22, 200
@@ -65,11 +65,11 @@ def price_bars(
         for i in np.argsort(-snapped(values), kind="stable")
     ]
     lie = Lie(len(rows))
-    base = alt.Chart(rows_data(rows)).encode(
+    base = alt.Chart(ROWS).encode(
         lie.place(), tooltip=tips(f"label:{row_name}", f"shown:{title} ({unit})")
     )
     bar = base.mark_bar(color="var(--price)", cornerRadiusEnd=2, **lie.thick(0.55))
-    zero = alt.Chart(rows_data([{"zero": 0}])).mark_rule(color=SOFT)
+    zero = alt.Chart(alt.NamedData(name="zero")).mark_rule(color=SOFT)
     chart = alt.layer(
         bar.encode(lie.value("value", title=unit, axis=plain_axis(4))),
         zero.encode(lie.value("zero")),
@@ -79,7 +79,7 @@ def price_bars(
         f"Bars: {title.lower()}, {unit}. Highest: {first['label']} {first['shown']}; lowest: "
         f"{last['label']} {last['shown']}."
     )
-    spec = finished(chart, lie.height, text)
+    spec = finished(chart, lie.height, text, rows=rows, zero=[{"zero": 0}])
     return Chart(name, title, text, caption, spec, least_width=lie.least_width, wide=lie.upright)
 
 
@@ -87,7 +87,7 @@ def utilization_chart(comparison: Comparison, cut: Excerpt, name: str) -> Chart:
     """Busy share of the time by server, for the compared policies."""
     ids = wording.compared(comparison)
     busy = {policy: utilization(comparison, policy) for policy in ids}
-    order = cut.bars[np.argsort(-busy[ids[0]][cut.bars], kind="stable")]
+    order = cut.servers[np.argsort(-busy[ids[0]][cut.servers], kind="stable")]
     rows: list[Row] = [
         {
             "label": comparison.instance.servers[r],
@@ -99,7 +99,7 @@ def utilization_chart(comparison: Comparison, cut: Excerpt, name: str) -> Chart:
         for policy in ids
     ]
     lie = Lie(len(order))
-    base = alt.Chart(rows_data(rows)).encode(
+    base = alt.Chart(ROWS).encode(
         lie.place(), tooltip=tips("label:Server", "policy:Policy", "shown:Busy")
     )
     axis = plain_axis(values=[0, 25, 50, 75, 100], labelExpr=PERCENT)
@@ -116,7 +116,7 @@ def utilization_chart(comparison: Comparison, cut: Excerpt, name: str) -> Chart:
         title="How busy each server is",
         text=text,
         caption=f"Share of the counted steps in which the server works. Mean of all: {means}.",
-        spec=finished(alt.layer(span, dots), lie.height, text),
+        spec=finished(alt.layer(span, dots), lie.height, text, rows=rows),
         least_width=lie.least_width,
         key=policy_key(ids, lines=False),
         wide=True,
@@ -136,7 +136,7 @@ class Lie:
     @property
     def upright(self) -> bool:
         """Whether the names stand in columns."""
-        return self.n > ROWS
+        return self.n > MOST_ROWS
 
     @property
     def height(self) -> int:
@@ -167,7 +167,7 @@ class Lie:
 def utilization(comparison: Comparison, policy: str) -> Float:
     """(R,) share of the counted steps in which a server is busy, all replications together."""
     runs = comparison.runs
-    busy = runs.busy_steps[:, comparison.settings.policy_ids.index(policy)]
+    busy = runs.busy_steps[:, wording.policies(comparison).index(policy)]
     return np.asarray(busy.sum(axis=0) / (len(busy) * runs.steps))
 
 

@@ -1,4 +1,4 @@
-"""Charts by task type and server: prices, who gets assigned what, how busy each server is.
+"""Heat maps by task type and server: opportunity costs, index, who gets assigned what.
 
 Rows are task types, columns servers, in the order of the instance, cut by ``excerpt``. Needs
 the extra ``report``; reached only when a report is asked for.
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from opportune.experiments import wording
 from opportune.experiments.chart_style import (
+    ROWS,
     SOFT,
     TRACK,
     Chart,
     Row,
     finished,
     label_axis,
-    rows_data,
     tips,
 )
 from opportune.experiments.comparison import Comparison
@@ -29,14 +29,8 @@ from opportune.experiments.excerpt import Excerpt
 
 Float = NDArray[np.float64]
 
-CELL = 26
-"""Height of a row of a heat map, in pixels."""
-
-BAR = 22
-"""Height of a row of a bar chart, in pixels."""
-
-ROWS = 14
-"""Up to this many names stand in rows, more of them in columns."""
+CELL, LOW_CELL, MANY = 26, 18, 16
+"""Height of a row of a heat map in pixels, and its height where there are many rows."""
 
 COLUMNS = 30
 """A heat map of more columns takes the whole width."""
@@ -67,11 +61,12 @@ class Shades:
 
 def cost_chart(comparison: Comparison, cut: Excerpt, name: str) -> Chart:
     """Opportunity cost l_v + E[D_v] q_r of every pair: what it costs later tasks."""
-    cost = comparison.prices.opportunity_cost
-    shown = _allowed(comparison, cost)[np.ix_(cut.types, cut.servers)]
-    low, high = _range(shown)
+    at = np.ix_(cut.types, cut.servers)
+    allowed = comparison.instance.allowed[at]
+    cost = np.where(allowed, comparison.prices.opportunity_cost[at], np.nan)
+    low, high = _range(cost)
     shades = Shades("cividis", (low, high), f"datum.value < {low + 0.6 * (high - low):.6g}")
-    cells = _cells(comparison, cut, {"value": cost, "score": comparison.instance.match_reward})
+    cells = _cells(comparison, cut, {"value": cost, "score": comparison.instance.match_reward[at]})
     text = (
         "Heat map of the opportunity cost by task type and server, in units of reward, from "
         f"{wording.number(low)} to {wording.number(high)}."
@@ -91,15 +86,17 @@ def cost_chart(comparison: Comparison, cut: Excerpt, name: str) -> Chart:
 
 def index_chart(comparison: Comparison, cut: Excerpt, name: str) -> Chart:
     """Index L(v,r): score minus opportunity cost."""
-    index = comparison.prices.index
-    shown = _allowed(comparison, index)[np.ix_(cut.types, cut.servers)]
-    low, high = _range(shown)
+    at = np.ix_(cut.types, cut.servers)
+    index = comparison.prices.index[at]
+    low, high = _range(index)
     most = max(abs(low), abs(high)) or 1.0
     light = f"abs(datum.value) > {0.62 * most:.6g}"
     shades = Shades("blueorange", (-most, most), light, reverse=True)
-    scores = comparison.instance.match_reward
-    weights = comparison.prices.tie_weight
-    cells = _cells(comparison, cut, {"value": index, "score": scores, "weight": weights})
+    fields = {
+        "value": index,
+        "score": comparison.instance.match_reward[at],
+        "weight": comparison.prices.tie_weight[at],
+    }
     text = (
         "Heat map of the index, score minus opportunity cost, by task type and server, in units "
         f"of reward, from {wording.number(low)} to {wording.number(high)}."
@@ -116,26 +113,25 @@ def index_chart(comparison: Comparison, cut: Excerpt, name: str) -> Chart:
         caption="Index in units of reward: score minus opportunity cost. Blue, above zero: "
         "worth the server's time. White, zero: used as far as needed. Orange, below zero: only "
         "when nothing better is free.",
-        spec=_heat_map(cells, hints, shades, "index (reward)", text),
+        spec=_heat_map(_cells(comparison, cut, fields), hints, shades, "index (reward)", text),
         **_width(cut),
     )
 
 
 def assigned_chart(comparison: Comparison, cut: Excerpt, policy: str, name: str) -> Chart:
     """Who gets assigned what under a policy: servers taken per 100 arrivals of a type."""
-    taken = per_hundred(comparison, policy)
-    rate = _rate(comparison, policy)
-    shown = [per_hundred(comparison, one) for one in wording.compared(comparison)]
+    taken, rate = assigned(comparison, cut, policy)
+    shown = [assigned(comparison, cut, one)[0] for one in wording.compared(comparison)]
     most = max(float(one.max()) for one in shown) or 1.0
     shades = Shades("cividis", (0.0, most), f"datum.value < {0.6 * most:.6g}")
     cells = _cells(comparison, cut, {"value": taken, "rate": 1000 * rate})
     short = wording.short_name(policy)
-    top = np.unravel_index(int(taken.argmax()), taken.shape)
+    v, r = np.unravel_index(int(taken.argmax()), taken.shape)
     instance = comparison.instance
     text = (
         f"Heat map of assignments by {short}: servers taken per 100 arriving tasks, by task type "
-        f"and server. Most: {instance.task_types[top[0]]} by {instance.servers[top[1]]}, "
-        f"{wording.number(float(taken[top]), 3)}."
+        f"and server. Most: {instance.task_types[cut.types[v]]} by "
+        f"{instance.servers[cut.servers[r]]}, {wording.number(float(taken[v, r]), 3)}."
     )
     hints = (
         "=value:Assignments per 100 arrivals of the type",
@@ -152,51 +148,43 @@ def assigned_chart(comparison: Comparison, cut: Excerpt, policy: str, name: str)
     )
 
 
-def per_hundred(comparison: Comparison, policy: str) -> Float:
-    """(V, R) assignments per 100 arrivals of the type, all replications together."""
-    place = comparison.settings.policy_ids.index(policy)
-    assigned = comparison.runs.assigned[:, place].sum(axis=0)
-    arrived = comparison.runs.arrived[:, place].sum(axis=0)
-    return np.asarray(100.0 * assigned / np.maximum(arrived, 1)[:, None])
+def assigned(comparison: Comparison, cut: Excerpt, policy: str) -> tuple[Float, Float]:
+    """Assignments of the shown pairs, all replications together.
 
-
-def _rate(comparison: Comparison, policy: str) -> Float:
+    Returns:
+        Per 100 arrivals of the type, and per step; both (shown types, shown servers).
+    """
     runs = comparison.runs
-    assigned = runs.assigned[:, comparison.settings.policy_ids.index(policy)]
-    return np.asarray(assigned.sum(axis=0) / (len(assigned) * runs.steps))
-
-
-def _allowed(comparison: Comparison, values: Float) -> Float:
-    return np.where(comparison.instance.allowed, values, np.nan)
+    place = wording.policies(comparison).index(policy)
+    counts = runs.assigned[:, place][:, cut.types][:, :, cut.servers].sum(axis=0)
+    arrived = runs.arrived[:, place][:, cut.types].sum(axis=0)
+    per_hundred = 100.0 * counts / np.maximum(arrived, 1)[:, None]
+    return np.asarray(per_hundred), np.asarray(counts / (len(runs.assigned) * runs.steps))
 
 
 def _range(values: Float) -> tuple[float, float]:
-    """Least and greatest number; forbidden pairs are not a number."""
+    """Least and greatest number; forbidden pairs have none."""
     known = values[np.isfinite(values)]
     return (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
 
 
 def _cells(comparison: Comparison, cut: Excerpt, fields: dict[str, Float]) -> list[Row]:
-    """One row a task type, a list over servers in each field; None where forbidden."""
+    """One row a shown task type, a list over the shown servers in each field.
+
+    Numbers have four significant digits (enough for a color and a tooltip), rounding noise is
+    0, and forbidden pairs have None.
+    """
     instance = comparison.instance
     servers = [instance.servers[r] for r in cut.servers]
-    rows: list[Row] = []
-    for v in cut.types:
-        allowed = instance.allowed[v, cut.servers]
-        row: Row = {"type": instance.task_types[v], "server": servers}
-        for field, values in fields.items():
-            unit = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-            pairs = zip(values[v, cut.servers], allowed, strict=True)
-            row[field] = [_short(float(x), unit) if ok else None for x, ok in pairs]
-        rows.append(row)
+    rows: list[Row] = [{"type": instance.task_types[v], "server": servers} for v in cut.types]
+    allowed = instance.allowed[np.ix_(cut.types, cut.servers)]
+    for field, values in fields.items():
+        known = np.where(allowed & np.isfinite(values), values, 0.0)
+        known[np.abs(known) <= NOISE * np.abs(known).max()] = 0.0
+        for row, numbers, permitted in zip(rows, known, allowed, strict=True):
+            pairs = zip(numbers, permitted, strict=True)
+            row[field] = [float(f"{x:.4g}") if ok else None for x, ok in pairs]
     return rows
-
-
-def _short(value: float, unit: float) -> float | None:
-    """Four significant digits, and 0 for rounding noise: enough for a color and a tooltip."""
-    if not np.isfinite(value):
-        return None
-    return float(f"{value:.4g}") if abs(value) > NOISE * unit else 0.0
 
 
 def _heat_map(
@@ -207,10 +195,11 @@ def _heat_map(
         "server",
         *(key for key in cells[0] if key not in ("type", "server")),
     ]
+    height = (CELL if len(cells) <= MANY else LOW_CELL) * len(cells)
     turned = 0 if columns <= 4 else -90
     x_axis = label_axis(orient="top", labelAngle=turned, labelFontSize=11 if columns < 20 else 10)
     base = (
-        alt.Chart(rows_data(cells))
+        alt.Chart(ROWS)
         .transform_flatten(fields)
         .encode(
             x=alt.X("server:N", sort=None, title=None, axis=x_axis),
@@ -233,14 +222,14 @@ def _heat_map(
         .encode(tooltip=alt.value("forbidden pair")),
     ]
     if columns <= WRITTEN_COLUMNS:
-        room = alt.ExprRef(expr=f"width / {columns} > 38 ? 1 : 0")
+        room = alt.ExprRef(expr=f"width / {columns} > 44 ? 1 : 0")
         layers.append(
             known.mark_text(fontSize=11, opacity=room).encode(
                 text=alt.Text("value:Q", format=".3~r"),
                 color=alt.condition(shades.light, alt.value("#ffffff"), alt.value("#10151c")),
             )
         )
-    return finished(alt.layer(*layers), CELL * len(cells), text)
+    return finished(alt.layer(*layers), height, text, rows=cells)
 
 
 def _width(cut: Excerpt) -> dict[str, Any]:

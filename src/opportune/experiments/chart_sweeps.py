@@ -15,7 +15,9 @@ from opportune.experiments import wording
 from opportune.experiments.chart_style import (
     DASHES,
     INK,
+    KNOWN,
     PERCENT,
+    ROWS,
     SOFT,
     TRACK,
     Chart,
@@ -29,7 +31,6 @@ from opportune.experiments.chart_style import (
     policy_key,
     policy_shape,
     rounded,
-    rows_data,
     tips,
 )
 from opportune.experiments.comparison import Comparison
@@ -45,20 +46,20 @@ PICKED = alt.param(name="picked", value="")
 
 def sweep_share_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
     """Share of the bound by load, a line and an interval band a policy."""
-    ids = comparisons[0].settings.policy_ids
+    ids = wording.policies(comparisons[0])
     rows: list[Row] = []
     for one in comparisons:
         for row in (one.row(policy) for policy in ids):
             low, high = ends(row.percent_of_bound, row.half_width)
-            told = f"{wording.percent(row.percent_of_bound)} {wording.interval(row.half_width)}"
+            told = wording.percent(row.percent_of_bound, row.half_width)
             at = _at(one, row.policy, row.percent_of_bound, told)
             rows.append({**at, "low": low, "high": high})
     shares = alt.Scale(domain=_share_domain(rows), nice=False)
     axis = plain_axis(6, labelExpr=PERCENT)
     y = alt.Y("value:Q", title="share of the bound (%)", axis=axis, scale=shares)
-    base = alt.Chart(rows_data(rows)).encode(x=_load_axis())
+    base = alt.Chart(ROWS).encode(x=_load_axis())
     band = (
-        base.transform_filter("isValid(datum.low)")
+        base.transform_filter(KNOWN)
         .mark_area(clip=True)
         .encode(
             y=alt.Y("low:Q", scale=shares),
@@ -83,7 +84,7 @@ def sweep_share_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
         text=text,
         caption=f"100{wording.NBSP}% is the bound at each load. Shade: 95{wording.NBSP}% interval. "
         "Choose a name above to bring its line forward.",
-        spec=finished(chart, 420, text),
+        spec=finished(chart, 420, text, rows=rows),
         key=policy_key(ids, lines=True),
         pick=True,
     )
@@ -91,7 +92,7 @@ def sweep_share_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
 
 def sweep_reward_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
     """Reward per step by load, and the bound above it."""
-    ids = comparisons[0].settings.policy_ids
+    ids = wording.policies(comparisons[0])
     rows: list[Row] = []
     bounds: list[Row] = []
     for one in comparisons:
@@ -101,8 +102,8 @@ def sweep_reward_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
             reward = one.row(policy).reward
             rows.append(_at(one, policy, reward, f"{wording.number(reward)} per step"))
     y = alt.Y("value:Q", title="reward per step", axis=plain_axis(), scale=alt.Scale(zero=True))
-    base = alt.Chart(rows_data(rows)).encode(x=_load_axis())
-    top = alt.Chart(rows_data(bounds)).encode(
+    base = alt.Chart(ROWS).encode(x=_load_axis())
+    top = alt.Chart(alt.NamedData(name="bounds")).encode(
         x=_load_axis(), y=y, tooltip=tips("=load:Load", "shown:Bound")
     )
     hints = tips("policy:Policy", "=load:Load", "shown:Reward")
@@ -120,7 +121,7 @@ def sweep_reward_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
         title="Reward and bound, by load",
         text=text,
         caption="The edge of the gray area is the bound: what no policy can pass.",
-        spec=finished(chart, 300, text),
+        spec=finished(chart, 300, text, rows=rows, bounds=bounds),
         key=(Sample("Bound", INK, DASHES[0], None), *policy_key(ids, lines=True)),
     )
 
@@ -130,7 +131,7 @@ def sweep_blocking_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
     exact = all(one.blocking.method == "exact" for one in comparisons)
     subject = wording.base_policy(comparisons[0]).policy
     series = (
-        "exact" if exact else "all replications",
+        "exact" if exact else "simulated",
         f"measured, {wording.short_name(subject)}",
         "Erlang-B",
     )
@@ -140,7 +141,7 @@ def sweep_blocking_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
     )
     colors = alt.Scale(domain=list(series), range=[INK, "var(--lag)", SOFT])
     dashes = alt.Scale(domain=list(series), range=[DASHES[0], DASHES[0], DOTTED])
-    base = alt.Chart(rows_data(rows)).encode(
+    base = alt.Chart(ROWS).encode(
         x=_load_axis(),
         color=alt.Color("what:N", title=None, scale=colors, legend=None),
         tooltip=tips("what:Line", "=load:Load", "shown:Tasks turned away"),
@@ -151,7 +152,7 @@ def sweep_blocking_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
         base.transform_filter(alt.datum.what != series[1])
         .mark_line(strokeWidth=2)
         .encode(y=y, strokeDash=dash),
-        measured.transform_filter("isValid(datum.low)")
+        measured.transform_filter(KNOWN)
         .mark_rule(strokeWidth=2)
         .encode(y=alt.Y("low:Q"), y2="high:Q"),
         measured.mark_point(filled=True, size=60, opacity=1).encode(y=y),
@@ -164,7 +165,7 @@ def sweep_blocking_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
         text=text,
         caption="A task is turned away when too few servers are free. Erlang-B: the textbook "
         "value for arrivals in continuous time, as a reference.",
-        spec=finished(chart, 300, text),
+        spec=finished(chart, 300, text, rows=rows),
         key=(
             Sample(series[0], INK, DASHES[0], None),
             Sample(series[1], "var(--lag)", None, "circle"),
@@ -181,7 +182,7 @@ def _share_domain(rows: Sequence[Row]) -> list[float]:
 
 
 def _blocking_rows(one: Comparison, subject: str, series: tuple[str, str, str]) -> list[Row]:
-    place = one.settings.policy_ids.index(subject)
+    place = wording.policies(one).index(subject)
     spread = half_width(one.runs.blocking[:, place])
     rows: list[Row] = []
     for what, value, width in (
@@ -193,9 +194,7 @@ def _blocking_rows(one: Comparison, subject: str, series: tuple[str, str, str]) 
             continue
         low, high = ends(100 * value, 100 * width)
         low = None if low is None else max(low, 0.0)
-        shown = wording.share(value)
-        if width > 0:
-            shown += f" {wording.interval(100 * width)}"
+        shown = wording.percent(100 * value, 100 * width if width > 0 else None)
         at = {"load": rounded(one.instance.load), "what": what, "shown": shown}
         rows.append({**at, "value": rounded(100 * value), "low": low, "high": high})
     return rows
@@ -213,7 +212,7 @@ def _at(one: Comparison, policy: str, value: float, shown: str) -> Row:
 def _load_axis() -> alt.X:
     return alt.X(
         "load:Q",
-        title="load (share of the servers' time that all tasks would need)",
+        title="load",
         scale=alt.Scale(zero=False, nice=False, padding=8),
         axis=plain_axis(8, grid=False),
     )

@@ -6,6 +6,7 @@ Needs the extra ``report``; reached only when a report is asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 
@@ -15,6 +16,7 @@ from opportune.experiments.chart_style import (
     MARK_DOWN,
     PERCENT,
     ROW,
+    ROWS,
     TRACK,
     Chart,
     Row,
@@ -27,7 +29,6 @@ from opportune.experiments.chart_style import (
     rounded,
     row_interval,
     row_of_policy,
-    rows_data,
     tips,
 )
 from opportune.experiments.comparison import Comparison, PolicyResult
@@ -49,7 +50,7 @@ def reward_chart(comparison: Comparison, name: str) -> Chart:
     rows: list[Row] = []
     for row in ranked:
         low, high = ends(row.percent_of_bound, row.half_width)
-        told = f"{wording.percent(row.percent_of_bound)} {wording.interval(row.half_width)}"
+        told = wording.percent(row.percent_of_bound, row.half_width)
         rows.append(
             {
                 "policy": wording.short_name(row.policy),
@@ -66,23 +67,37 @@ def reward_chart(comparison: Comparison, name: str) -> Chart:
     scale = alt.Scale(domain=[0, top], nice=False)
     axis = plain_axis(values=[0, 25, 50, 75, 100], labelExpr=PERCENT)
     hints = tips("policy:Policy", "shown:Share of the bound", "reward:Reward", "left:Left to gain")
-    base = alt.Chart(rows_data(rows)).encode(y=row_of_policy(), tooltip=hints)
+    base = alt.Chart(ROWS).encode(y=row_of_policy(), tooltip=hints)
     thick: Row = {"height": 12, "yOffset": MARK_DOWN, "cornerRadiusEnd": 2}
     x = alt.X("percent:Q", scale=scale, axis=axis, title="share of the bound (%)")
     marks = [
         base.mark_bar(color=TRACK, **thick).encode(x=alt.X("all:Q", scale=scale)),
         base.mark_bar(**thick).encode(x=x, color=policy_color([one.policy for one in ranked])),
-        row_interval(base, color=INK, strokeWidth=2),
+        *_intervals(base, rows, strokeWidth=2, opacity=1),
     ]
+    tight = _tightest(comparison)
+    limit = {} if tight is None else {"limit": [{"at": rounded(tight)}]}
+    if limit:
+        line = alt.Chart(alt.NamedData(name="limit")).mark_rule(color=INK, strokeDash=[5, 4])
+        marks.append(line.encode(x=alt.X("at:Q", scale=scale)))
     text = "Bars: share of the bound by policy. " + _told(rows)
     return Chart(
         name=name,
         title="Reward by policy",
         text=text,
         caption="Colored: earned. Gray: what is left up to the bound, which no policy can pass. "
-        f"The whisker is the 95{wording.NBSP}% interval.",
-        spec=finished(named_rows(base, marks), ROW * len(rows), text),
+        f"The whisker is the 95{wording.NBSP}% interval."
+        + ("" if tight is None else f" Dashed: the tightest bound, {wording.percent(tight)}."),
+        spec=finished(named_rows(base, marks), ROW * len(rows), text, rows=rows, **limit),
     )
+
+
+def _tightest(comparison: Comparison) -> float | None:
+    """The lowest true bound in percent of the one that shares refer to; None if it is that."""
+    values = [bound.value for bound in comparison.bounds if bound.label != "surrogate"]
+    base = comparison.bound.value
+    lowest = min([base, *values])
+    return 100 * lowest / base if 0 < lowest < base * (1 - 1e-9) else None
 
 
 def difference_chart(comparison: Comparison, name: str) -> Chart | None:
@@ -94,7 +109,7 @@ def difference_chart(comparison: Comparison, name: str) -> Chart | None:
     rows = _difference_rows(ranked)
     other = wording.short_name(subject.policy)
     hints = tips("policy:Policy", f"shown:Minus {other}")
-    base = alt.Chart(rows_data(rows)).encode(y=row_of_policy(), tooltip=hints)
+    base = alt.Chart(ROWS).encode(y=row_of_policy(), tooltip=hints)
     least, most = _near(rows)
     x = alt.X(
         "at:Q",
@@ -110,8 +125,8 @@ def difference_chart(comparison: Comparison, name: str) -> Chart | None:
     for row in rows:
         row["beyond"] = "left" if row["at"] < least else "right" if row["at"] > most else "no"
     marks = [
-        alt.Chart(rows_data([{"zero": 0}])).mark_rule(color=INK).encode(x=alt.X("zero:Q")),
-        row_interval(base.transform_filter("datum.beyond == 'no'"), color=INK, **FAINT),
+        alt.Chart(alt.NamedData(name="zero")).mark_rule(color=INK).encode(x=alt.X("zero:Q")),
+        *_intervals(base.transform_filter("datum.beyond == 'no'"), rows),
         base.mark_point(filled=True, size=90, opacity=1, yOffset=MARK_DOWN).encode(
             x=x, shape=beyond, color=policy_color([row.policy for row in ranked])
         ),
@@ -125,8 +140,17 @@ def difference_chart(comparison: Comparison, name: str) -> Chart | None:
         caption=f"Left of the line: earns less than {other}. All policies met the same tasks, so "
         "a difference is known better than a share. A whisker across the line: no clear "
         "difference." + (" An arrow: beyond the scale." if any(far) else ""),
-        spec=finished(named_rows(base, marks), ROW * len(rows), text),
+        spec=finished(
+            named_rows(base, marks), ROW * len(rows), text, rows=rows, zero=[{"zero": 0}]
+        ),
     )
+
+
+def _intervals(base: alt.Chart, rows: Sequence[Row], **mark: Any) -> list[alt.Chart]:
+    """Whiskers, if any row has an interval: Vega warns of a scale without numbers."""
+    if all(row["low"] is None for row in rows):
+        return []
+    return [row_interval(base, color=INK, **(FAINT | mark))]
 
 
 def _difference_rows(ranked: Sequence[PolicyResult]) -> list[Row]:
@@ -178,14 +202,14 @@ def blocking_chart(comparison: Comparison, name: str) -> Chart:
         for what, value, width in _references(comparison)
     ]
     hints = tips("policy:What", "shown:Tasks turned away")
-    base = alt.Chart(rows_data(rows)).encode(y=row_of_policy(), tooltip=hints)
+    base = alt.Chart(ROWS).encode(y=row_of_policy(), tooltip=hints)
     axis = plain_axis(labelExpr=PERCENT)
     x = alt.X("blocking:Q", axis=axis, title="tasks turned away (% of arrivals)")
     dots = base.mark_point(filled=True, size=90, opacity=1, yOffset=MARK_DOWN)
     colors = {row["policy"]: row.pop("color", INK) for row in rows}
     scale = alt.Scale(domain=list(colors), range=list(colors.values()))
     marks = [
-        row_interval(base, color=INK, **FAINT),
+        *_intervals(base, rows),
         dots.encode(x=x, color=alt.Color("policy:N", scale=scale, legend=None)),
     ]
     text = f"Dots: tasks turned away, in percent of arrivals. {_told(rows)}"
@@ -194,12 +218,12 @@ def blocking_chart(comparison: Comparison, name: str) -> Chart:
         title="Tasks turned away",
         text=text,
         caption=_blocking_caption(comparison),
-        spec=finished(named_rows(base, marks), ROW * len(rows), text),
+        spec=finished(named_rows(base, marks), ROW * len(rows), text, rows=rows),
     )
 
 
 def _measured_rows(comparison: Comparison) -> list[Row]:
-    instance, ids = comparison.instance, comparison.settings.policy_ids
+    instance, ids = comparison.instance, wording.policies(comparison)
     alike = instance.one_k is not None and not instance.has_forbidden_pairs
     rows: list[Row] = []
     for p, policy in enumerate(ids[:1] if alike else ids):
@@ -212,7 +236,7 @@ def _measured_rows(comparison: Comparison) -> list[Row]:
                 "blocking": rounded(measured),
                 "low": low,
                 "high": high,
-                "shown": f"{wording.percent(measured)} {wording.interval(width)}",
+                "shown": wording.percent(measured, width),
                 "color": "var(--price)" if alike else color_of(policy),
             }
         )

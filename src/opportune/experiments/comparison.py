@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune.errors import InputError
 from opportune.experiments.metrics import half_width, percents
 from opportune.experiments.prices import (
     Blocking,
@@ -23,7 +24,7 @@ from opportune.experiments.prices import (
 from opportune.experiments.runs import Runs, run_replications
 from opportune.experiments.settings import Progress, Settings
 from opportune.model.loss import LossInstance
-from opportune.policies.base import loss_policy
+from opportune.policies.base import Plan, loss_policy
 from opportune.pricing import certificate
 from opportune.pricing.blocking import exact_blocking
 from opportune.pricing.demand import Demand
@@ -115,7 +116,7 @@ def compare(
     """
     settings = Settings() if settings is None else settings
     prices, warnings = choose_prices(instance, settings.price_at, seed=settings.seed)
-    plans = [loss_policy(one).plan(instance, prices) for one in settings.policy_ids]
+    plans, skipped = make_plans(instance, settings, prices)
     runs = run_replications(instance, plans, settings, progress)
     blocking = (
         blocking_of(instance)
@@ -124,8 +125,7 @@ def compare(
     )
     bound, relaxation = bound_at(instance, blocking)
     demand = relaxation.demand
-    notes = [plan.note for plan in plans]
-    rows = _rows(instance, settings, runs, (demand, bound, relaxation, blocking), notes)
+    rows = _rows(instance, plans, runs, (demand, bound, relaxation, blocking))
     return Comparison(
         instance=instance,
         settings=settings,
@@ -136,8 +136,27 @@ def compare(
         blocking=blocking,
         policies=rows,
         runs=runs,
-        warnings=warnings,
+        warnings=warnings + skipped,
     )
+
+
+def make_plans(
+    instance: LossInstance, settings: Settings, prices: Relaxation
+) -> tuple[list[Plan], tuple[str, ...]]:
+    """The plans to run, and why a policy that was not asked for by name is left out.
+
+    Raises:
+        InputError: If a policy named in the settings cannot be used on this instance.
+    """
+    plans, skipped = [], []
+    for one in settings.policy_ids:
+        try:
+            plans.append(loss_policy(one).plan(instance, prices))
+        except InputError as error:
+            if settings.by_name or any(problem.field != "policy" for problem in error.problems):
+                raise
+            skipped.append(f"{one} is left out: {error.problems[0].value}")
+    return plans, tuple(skipped)
 
 
 def bound_at(instance: LossInstance, blocking: Blocking) -> tuple[Bound, Relaxation]:
@@ -160,24 +179,24 @@ def bound_at(instance: LossInstance, blocking: Blocking) -> tuple[Bound, Relaxat
 
 def _rows(
     instance: LossInstance,
-    settings: Settings,
+    plans: list[Plan],
     runs: Runs,
     made: tuple[Demand, Bound, Relaxation, Blocking],
-    notes: list[str],
 ) -> tuple[PolicyResult, ...]:
     demand, bound, relaxation, blocking = made
     samples = _percent_samples(instance, runs, demand, (bound, relaxation, blocking))
-    base = settings.policy_ids.index("lag") if "lag" in settings.policy_ids else 0
+    ids = [plan.policy for plan in plans]
+    base = ids.index("lag") if "lag" in ids else 0
     mean_reward = runs.reward_per_step.mean(axis=0)
     center = percents(mean_reward, np.full(len(mean_reward), bound.value))
     arrived = np.maximum(runs.arrived.sum(axis=(0, 2)), 1)
     blocked = runs.blocked.sum(axis=(0, 2)) / arrived
     rows = []
-    for p, policy in enumerate(settings.policy_ids):
+    for p, plan in enumerate(plans):
         paired = samples[:, p] - samples[:, base]
         rows.append(
             PolicyResult(
-                policy=policy,
+                policy=plan.policy,
                 reward=float(mean_reward[p]),
                 percent_of_bound=float(center[p]),
                 half_width=half_width(samples[:, p]),
@@ -185,7 +204,7 @@ def _rows(
                 left_to_gain=max(0.0, 100.0 - float(center[p])) if bound.value > 0 else 0.0,
                 difference=float(center[p] - center[base]),
                 difference_half_width=half_width(paired),
-                note=notes[p],
+                note=plan.note,
             )
         )
     return tuple(rows)

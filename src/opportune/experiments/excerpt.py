@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from opportune.experiments.comparison import Comparison
 
-TYPES, SERVERS = 40, 60
-"""Most rows and columns of a heat map."""
-
-BARS = 40
-"""Most rows of a bar chart or of a table of types or servers."""
+TYPES, SERVERS = 30, 40
+"""Most task types and servers in a heat map, a bar chart or a table."""
 
 LOADS = 15
 """Most loads of a sweep with details of their own."""
@@ -31,13 +28,11 @@ class Excerpt:
     Attributes:
         types: Positions of task types.
         servers: Positions of servers.
-        bars: Positions of servers in bar charts, a part of ``servers``.
         note: What is left out, in words; empty if nothing is.
     """
 
     types: NDArray[np.intp]
     servers: NDArray[np.intp]
-    bars: NDArray[np.intp]
     note: str
 
 
@@ -47,7 +42,7 @@ def excerpt(comparison: Comparison) -> Excerpt:
     work = instance.arrival_rate * instance.servers_per_task * instance.mean_duration
     types = _largest(work, TYPES)
     price = comparison.prices.capacity_price
-    servers, bars = _largest(price, SERVERS), _largest(price, BARS)
+    servers = _largest(price, SERVERS)
     parts = []
     if len(types) < instance.n_types:
         parts.append(
@@ -59,7 +54,7 @@ def excerpt(comparison: Comparison) -> Excerpt:
             f"the {len(servers)} of {instance.n_servers:,} servers with the highest capacity price"
         )
     note = f"Shown: {' and '.join(parts)}." if parts else ""
-    return Excerpt(types, servers, bars, note)
+    return Excerpt(types, servers, note)
 
 
 def detailed(comparisons: Sequence[Comparison]) -> list[int]:

@@ -116,7 +116,7 @@ def table(
     )
     whole = joined(
         [
-            element("caption", caption),
+            element("caption", element("span", caption)),
             element("thead", element("tr", headings)),
             element("tbody", body),
         ]
@@ -173,17 +173,17 @@ def _drawn(sample: Sample) -> Html:
     return Html(f'<svg {size} aria-hidden="true">{"".join(parts)}</svg>')
 
 
-def definitions(pairs: Iterable[tuple[str, str]], kind: str) -> Html:
+def definitions(pairs: Iterable[tuple[str, str]], kind: str, **more: str) -> Html:
     """Names and what they are or mean."""
     entries = joined(
         element("div", joined([element("dt", name), element("dd", text)], ""))
         for name, text in pairs
     )
-    return element("dl", entries, class_=kind)
+    return element("dl", entries, class_=kind, **more)
 
 
 def folded(summary: str, content: str) -> Html:
-    """Content that opens on request, and when printed."""
+    """Content that opens on request; printed only if it is open."""
     return element("details", joined([element("summary", summary), content]))
 
 

@@ -52,8 +52,5 @@
     });
   }
 
-  addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("details")) details.open = true;
-  });
   draw(document);
 })();

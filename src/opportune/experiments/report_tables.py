@@ -10,8 +10,9 @@ import numpy as np
 from opportune import __version__
 from opportune.errors import InputError
 from opportune.experiments import page, wording
+from opportune.experiments.chart_style import color_of
 from opportune.experiments.comparison import Comparison, PolicyResult
-from opportune.experiments.excerpt import BARS, Excerpt
+from opportune.experiments.excerpt import TYPES, Excerpt
 from opportune.experiments.page import Html
 from opportune.experiments.wording import NBSP
 from opportune.model.catalog import parse_id
@@ -23,19 +24,17 @@ def policies_table(comparison: Comparison) -> Html:
     """One row a policy, the best first, with everything that is known of it."""
     ranked = wording.ranked(comparison)
     base = wording.base_policy(comparison)
-    with_notes = any(row.note for row in ranked)
     rows = []
     for row in ranked:
-        told = wording.interval(row.half_width)
-        cells: list[str] = [
+        cells = [
             policy_name(row),
             f"{wording.number(row.reward)} per step",
-            f"{wording.percent(row.percent_of_bound)} {told}",
+            wording.percent(row.percent_of_bound, row.half_width),
             "—" if row is base else wording.apart(row),
             wording.share(row.blocking),
             wording.points(row.left_to_gain),
         ]
-        rows.append([*cells, row.note] if with_notes else cells)
+        rows.append(cells)
     head = [
         "Policy",
         "Reward",
@@ -43,7 +42,6 @@ def policies_table(comparison: Comparison) -> Html:
         f"Minus {wording.short_name(base.policy)} {PM}",
         "Turned away",
         "Left to gain, at most",
-        *(["<Note"] if with_notes else []),
     ]
     caption = f"Policies at load {wording.load(comparison)}, best first"
     return page.table(caption, head, rows, strong=[ranked.index(base)])
@@ -54,15 +52,13 @@ def policy_name(row: PolicyResult) -> Html:
     dot = page.element("span", "", class_="dot", style=f"background:{color_of(row.policy)}")
     told = [page.element("span", wording.short_name(row.policy), class_="name")]
     told.append(page.element("code", row.policy))
-    if wording.explained(row.policy):
-        told.append(page.element("span", wording.explained(row.policy), class_="told"))
+    told += [
+        page.element("span", text, class_="told")
+        for text in (wording.explained(row.policy), row.note[:1].upper() + row.note[1:])
+        if text
+    ]
     words = page.element("span", page.joined(told, " "))
     return page.element("span", page.joined([dot, words], ""), class_="policy")
-
-
-def color_of(policy: str) -> str:
-    """The CSS color of a policy; gray if it has none of its own."""
-    return f"var(--{policy}, var(--spare-1))"
 
 
 def bounds_table(comparison: Comparison) -> Html:
@@ -92,13 +88,12 @@ def blocking_table(comparison: Comparison) -> Html:
     blocking = comparison.blocking
     measured = wording.base_policy(comparison)
     known = {"exact": "Exact", "simulated": "Simulated, all replications"}
-    told = wording.share(blocking.value)
-    if blocking.half_width > 0:
-        told += f" {wording.interval(100 * blocking.half_width)}"
+    width = 100 * blocking.half_width if blocking.half_width > 0 else None
+    told = wording.percent(100 * blocking.value, width)
     rows = [
         [known.get(blocking.method, blocking.method), told],
     ]
-    if blocking.method == "exact" or comparison.instance.has_forbidden_pairs:
+    if blocking.method == "exact":
         name = f"Measured, {wording.short_name(measured.policy)}"
         rows.append([name, wording.share(measured.blocking)])
     if blocking.erlang_b is not None:
@@ -106,7 +101,7 @@ def blocking_table(comparison: Comparison) -> Html:
     parts = [page.table("Tasks turned away", ["What", "Share of arrivals"], rows)]
     if np.ptp(blocking.by_type) > 0:
         types = comparison.instance.task_types
-        order = np.argsort(-np.asarray(blocking.by_type), kind="stable")[:BARS]
+        order = np.argsort(-np.asarray(blocking.by_type), kind="stable")[:TYPES]
         by_type = [[types[v], wording.share(blocking.by_type[v])] for v in order]
         caption = "Tasks turned away by type, most first" + _of(len(order), len(types))
         head = ["Task type", "Share of its arrivals"]
@@ -133,7 +128,7 @@ def price_tables(comparison: Comparison, cut: Excerpt) -> Html:
             f"{wording.number(float(prices.capacity_price[r]))} per step",
             wording.share(float(prices.free_fraction[r])),
         ]
-        for r in cut.bars
+        for r in cut.servers
     ]
     first = page.table(
         "Task types" + _of(len(types), instance.n_types),
@@ -150,22 +145,27 @@ def price_tables(comparison: Comparison, cut: Excerpt) -> Html:
 
 def sweep_table(comparisons: Sequence[Comparison]) -> Html:
     """Share of the bound by load and policy, with bound and blocking."""
-    ids = comparisons[0].settings.policy_ids
+    ids = wording.policies(comparisons[0])
     rows = []
     for one in comparisons:
         cells = [
-            f"{wording.percent(row.percent_of_bound)} {wording.interval(row.half_width)}"
+            wording.percent(row.percent_of_bound, row.half_width)
             for row in (one.row(policy) for policy in ids)
         ]
         mark = "" if one.priced_at == "zero" else f"{NBSP}*"
-        bound = f"{wording.number(one.bound.value)} per step"
+        bound = wording.number(one.bound.value)
         rows.append([wording.load(one) + mark, *cells, bound, wording.share(one.blocking.value)])
-    head = ["Load", *(wording.short_name(one) for one in ids), "Bound", "Turned away"]
+    head = [
+        "Load",
+        *(wording.short_name(one) for one in ids),
+        "Bound (reward per step)",
+        "Turned away",
+    ]
     caption = f"Share of the bound by load and policy {PM}"
     shown = page.table(caption, head, rows)
     if all(one.priced_at == "zero" for one in comparisons):
         return shown
-    told = "* Not every task can be served in the long run: prices at blocking."
+    told = "* Not every task can be served in the long run, so prices allow for tasks turned away."
     return page.joined([shown, page.element("p", told, class_="small")])
 
 
@@ -183,7 +183,7 @@ def provenance(comparisons: Sequence[Comparison], command: str) -> Html:
         ("Replications", f"{settings.replications:,}, all policies on the same tasks"),
         ("Seed", str(settings.seed)),
         ("Intervals", _intervals(settings.replications, runs.reward.shape[2])),
-        ("Prices", "; ".join(sorted({wording.PRICED_AT[one.priced_at] for one in comparisons}))),
+        ("Prices", _priced_at(comparisons)),
         ("Solver", solvers),
         ("Version", f"opportune {__version__}"),
     ]
@@ -207,8 +207,7 @@ def compare_command(comparisons: Sequence[Comparison]) -> str:
     words = ["opportune", "compare" if len(comparisons) == 1 else "sweep", _source(first)]
     words += ["--load", loads, "--steps", str(settings.steps)]
     words += ["--replications", str(settings.replications), "--seed", str(settings.seed)]
-    if settings.policies:
-        words += ["--policies", ",".join(settings.policies)]
+    words += ["--policies", ",".join(wording.policies(first))]
     if settings.price_at is not None:
         words += ["--price-at", settings.price_at]
     return shlex.join(words)
@@ -221,6 +220,11 @@ def plan_command(comparison: Comparison) -> str:
     if comparison.priced_at != "zero":
         words += ["--price-at", "blocking"]
     return shlex.join(words)
+
+
+def _priced_at(comparisons: Sequence[Comparison]) -> str:
+    told = "; ".join(sorted({wording.PRICED_AT[one.priced_at] for one in comparisons}))
+    return told[:1].upper() + told[1:]
 
 
 def _source(comparison: Comparison) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,13 +80,17 @@ def run_replications(
 
         return simulate_plans(instance, plans, run, watch)
 
+    spread = _spread(one, instance, plans, runs, settings)
     try:
-        for done in _spread(one, instance, plans, runs, settings):
+        for done in spread:
             traces.append(done)
             if progress is not None:
                 progress(len(traces) / len(runs), f"replication {len(traces)} of {len(runs)}")
     except KeyboardInterrupt:
         stop.set()
+        with warnings.catch_warnings():  # joblib counts what it leaves undone: that was the wish
+            warnings.simplefilter("ignore", UserWarning)
+            spread.close()
         raise
     return Runs(
         assigned=np.array([[trace.assigned for trace in run] for run in traces]),
@@ -104,7 +109,7 @@ def _spread(
     plans: Sequence[Plan],
     runs: list[Run],
     settings: Settings,
-) -> Iterator[list[Trace]]:
+) -> Generator[list[Trace], None, None]:
     """Traces in the order of the replications, as soon as they are there."""
     if settings.workers == 1 or len(runs) == 1:
         yield from map(one, runs)

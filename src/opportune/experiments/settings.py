@@ -18,13 +18,17 @@ BACKENDS = ("threads", "loky")
 
 MAX_REPLICATIONS = 100_000
 
+EVERY = "all"
+"""In place of policy ids: every policy that the instance admits."""
+
 
 @dataclass(frozen=True)
 class Settings:
     """How a comparison is run.
 
     Attributes:
-        policies: Policy ids, in the order of the table; empty means all.
+        policies: Policy ids, in the order of the table; empty means the usual ones, those
+            without ``usual = False``; ``("all",)`` every one that the instance admits.
         steps: Counted steps per replication, after the warm-up.
         replications: Independent runs; replication i is the same whatever the workers.
         seed: Seed of all streams.
@@ -67,9 +71,20 @@ class Settings:
         if problems:
             raise InputError(problems)
         for one in self.policies:
-            loss_policy(one)
+            if one != EVERY or len(self.policies) > 1:
+                loss_policy(one)
 
     @property
     def policy_ids(self) -> tuple[str, ...]:
-        """The policies to run: the ones named, or all."""
-        return self.policies if self.policies else tuple(loss_policies_by_id())
+        """The policies to run: the ones named, the usual ones, or all."""
+        known = loss_policies_by_id()
+        if self.policies == (EVERY,):
+            return tuple(known)
+        if self.policies:
+            return self.policies
+        return tuple(one for one, policy in known.items() if getattr(policy, "usual", True))
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the policies were named, so that one that cannot be used is an error."""
+        return bool(self.policies) and self.policies != (EVERY,)

@@ -16,8 +16,14 @@ MINUS = "\u2212"
 TIMES_TEN = f"{NBSP}×{NBSP}10"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+ROOM = 34
+"""Most letters of a policy's name in a chart."""
+
 BASE, RIVAL = "lag", "greedy"
 """The policy a report is about, and the one everybody knows to compare it with."""
+
+
+NOISE = f" More than 100{NBSP}% is noise of a short run: more steps narrow it."
 
 
 def signed(text: str) -> str:
@@ -44,12 +50,27 @@ def decimals(value: float) -> str:
     if not math.isfinite(value):
         return "unknown"
     small = 0 < abs(value) < 0.095
-    return number(value, 2) if small else signed(f"{value:.1f}")
+    return number(value, 2) if small else signed(f"{value + 0.0:.1f}")
 
 
-def percent(value: float) -> str:
-    """A percentage with its sign: ``90.7 %``."""
-    return f"{decimals(value)}{NBSP}%"
+def _places(half_width: float) -> int:
+    """Decimals that show a half width: one, or more where one would show nothing."""
+    return min(6, -math.floor(math.log10(half_width))) if 0 < half_width < 0.095 else 1
+
+
+def _alike(value: float, half_width: float) -> str:
+    """A value with as many decimals as its half width is shown with."""
+    if not (math.isfinite(half_width) and half_width > 0):
+        return decimals(value)
+    text = f"{value:.{_places(half_width)}f}"
+    return signed(text.removeprefix("-") if float(text) == 0 else text)
+
+
+def percent(value: float, half_width: float | None = None) -> str:
+    """A percentage with its sign: ``90.7 %``, with its interval ``90.7 % ± 0.4``."""
+    if half_width is None:
+        return f"{decimals(value)}{NBSP}%"
+    return f"{_alike(value, half_width)}{NBSP}% {interval(half_width)}"
 
 
 def share(value: float) -> str:
@@ -65,7 +86,9 @@ def points(value: float) -> str:
 
 def interval(half_width: float) -> str:
     """A half width with its sign, or that there is none: one sample has no interval."""
-    return f"±{NBSP}{decimals(half_width)}" if math.isfinite(half_width) else "no interval"
+    if not math.isfinite(half_width):
+        return "no interval"
+    return f"±{NBSP}{half_width:.{_places(half_width)}f}"
 
 
 def difference(value: float) -> str:
@@ -78,8 +101,10 @@ def apart(row: PolicyResult) -> str:
     """The paired difference of a policy to the base policy, in points."""
     if row.difference == 0 and row.difference_half_width == 0:
         return "equal"
-    spread = interval(row.difference_half_width)
-    return f"{difference(row.difference)} {spread}{NBSP}points"
+    text = _alike(row.difference, row.difference_half_width)
+    plus = "+" if row.difference > 0 and text.strip("0.") else ""
+    unit = f"{NBSP}points" if math.isfinite(row.difference_half_width) else ""
+    return f"{plus}{text} {interval(row.difference_half_width)}{unit}"
 
 
 def load(comparison: Comparison) -> str:
@@ -88,19 +113,27 @@ def load(comparison: Comparison) -> str:
 
 
 def short_name(policy: str) -> str:
-    """The policy's title up to the colon: what a chart has room for."""
-    return loss_policy(policy).title.partition(":")[0]
+    """The policy's title up to the colon, or its id where that is too long for a chart."""
+    name = loss_policy(policy).title.partition(":")[0]
+    return name if len(name) <= ROOM else policy.replace("-", " ").capitalize()
 
 
 def explained(policy: str) -> str:
-    """What the policy's title says after the colon."""
-    rest = loss_policy(policy).title.partition(":")[2].strip()
+    """What else the policy's title says."""
+    title = loss_policy(policy).title
+    name, _, rest = title.partition(":")
+    rest = title if len(name) > ROOM else rest.strip()
     return rest[:1].upper() + rest[1:]
+
+
+def policies(comparison: Comparison) -> tuple[str, ...]:
+    """Ids of the policies that were run, in the order of the traces."""
+    return tuple(row.policy for row in comparison.policies)
 
 
 def base_policy(comparison: Comparison) -> PolicyResult:
     """The policy that differences are taken to: LAG, or the first one without it."""
-    ids = [row.policy for row in comparison.policies]
+    ids = policies(comparison)
     return comparison.policies[ids.index(BASE) if BASE in ids else 0]
 
 
@@ -127,15 +160,14 @@ def headline(comparison: Comparison) -> str:
     base, rival = base_policy(comparison), rival_policy(comparison)
     name = short_name(base.policy)
     if not comparison.bound.value > 0:
-        return "No reward can be earned here: no task arrives, or no pair of them has a reward."
-    spread = f" {interval(base.half_width)}" if math.isfinite(base.half_width) else ""
-    text = (
-        f"{name} earns at least {percent(base.percent_of_bound)}{spread} of the best possible "
-        "reward; "
-    )
+        return "No reward can be earned here: no task arrives, or none has a server that earns."
+    known = base.half_width if math.isfinite(base.half_width) else None
+    earned = percent(base.percent_of_bound, known)
+    text = f"{name} earns at least {earned} of the best possible reward; "
     if rival is not None:
         text += f"{short_name(rival.policy)} {percent(rival.percent_of_bound)}; "
-    return text + f"at most {points(base.left_to_gain)} are left to gain."
+    text += f"at most {points(base.left_to_gain)} are left to gain."
+    return text + (NOISE if base.percent_of_bound > 100 else "")
 
 
 def verdict(comparison: Comparison) -> str:
@@ -184,17 +216,19 @@ def sweep_headline(comparisons: Sequence[Comparison]) -> str:
         f"From load {first} to {last}, {name} earns {percent(min(shares))} to "
         f"{percent(max(shares))} of the best possible reward."
     )
-    rivals = [rival_policy(one) for one in comparisons]
-    gaps = [(-rival.difference, i) for i, rival in enumerate(rivals) if rival is not None]
-    if not gaps:
+    text += NOISE if max(shares) > 100 else ""
+    rivals = [rival for one in comparisons if (rival := rival_policy(one)) is not None]
+    if len({rival.policy for rival in rivals}) != 1:
         return text
-    rival = next(one for one in rivals if one is not None)
-    other = short_name(rival.policy)
-    most, at = max(gaps)
-    if len({one.policy for one in rivals if one is not None}) == 1 and most > 0:
-        text += (
-            f" Its lead over {other} is largest at load {load(comparisons[at])}: {points(most)}."
-        )
+    other = short_name(rivals[0].policy)
+    clear = [abs(rival.difference) > rival.difference_half_width for rival in rivals]
+    gaps = [-rival.difference if sure else 0.0 for rival, sure in zip(rivals, clear, strict=True)]
+    most = max(gaps)
+    if most > 0:
+        at = load(comparisons[gaps.index(most)])
+        text += f" Its lead over {other} is largest at load {at}: {points(most)}."
+    elif not any(clear):
+        text += f" It shows no clear difference to {other} at any load."
     return text
 
 
@@ -212,10 +246,11 @@ def bound_words(name: str) -> str:
 
 LABELS = {
     "exact": "The best reward that any policy can earn, computed by a dynamic program.",
-    "proven": "No policy can earn more. Follows by arithmetic from the prices, whatever the "
-    "solver did; the blocking in it is exact, or not needed.",
-    "statistical": "No policy can earn more at this blocking, but the blocking (or the bound "
-    "itself) comes from simulation and carries its error.",
+    "proven": "No policy that serves whenever it can earns more in the long run. Follows by "
+    "arithmetic from the prices, whatever the solver did; the blocking in it is exact, or not "
+    "needed.",
+    "statistical": "No policy that serves whenever it can earns more at this blocking, but the "
+    "blocking (or the bound itself) comes from simulation and carries its error.",
     "surrogate": "Computed on a simplified model: a guide, not a bound.",
 }
 """What the label of a bound means."""

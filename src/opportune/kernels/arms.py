@@ -189,3 +189,34 @@ def top_rewards(pairs: Pairs, copies: Float, wanted: Float, counts: Float, ends:
             place -= 1
             left -= counts[v, place]
         ends[0, v] = ends[1, v] + (ends[2, v] - ends[1, v]) * place / bins
+
+
+@jit
+def mixing_room(pairs: Pairs, work: Float, alike: Float, more: Float) -> float:
+    """The largest eta at which serving alike + eta more by every permitted server is feasible.
+
+    Args:
+        pairs: The instance's pairs.
+        work: (V,) lambda E[D].
+        alike: (V,) y of every pair of a type.
+        more: (V,) what eta adds to it, at least 0.
+
+    Returns:
+        eta, or -1 if not even 0 is feasible: y <= phi = 1 - sum lambda E[D] y, linear in eta.
+    """
+    start, task_type, _ = pairs
+    room = np.inf
+    for r in range(start.shape[0] - 1):
+        busy, growth = 0.0, 0.0
+        for p in range(start[r], start[r + 1]):
+            v = task_type[p]
+            busy += work[v] * alike[v]
+            growth += work[v] * more[v]
+        for p in range(start[r], start[r + 1]):
+            v = task_type[p]
+            left, pace = 1.0 - busy - alike[v], growth + more[v]
+            if left < 0.0:
+                return -1.0
+            if pace > 0.0:
+                room = min(room, left / pace)
+    return room

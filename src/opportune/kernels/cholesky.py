@@ -100,3 +100,14 @@ def solve(a: Float, scale: Float, x: Float) -> None:
             x[j] -= a[i, j] * x[i]
     for i in range(n):
         x[i] *= scale[i]
+
+
+@jit
+def subtract_product(matrix: Float, x: Float, out: Float) -> None:
+    """out -= A x for a symmetric matrix given by its lower triangle."""
+    for i in range(x.shape[0]):
+        total, own = 0.0, x[i]
+        for j in range(i):
+            total += matrix[i, j] * x[j]
+            out[j] -= matrix[i, j] * own
+        out[i] -= total + matrix[i, i] * own

@@ -90,40 +90,58 @@ def _invert(u: float, total: int, large: int, small: int) -> np.int64:
 
 
 @jit
-def _reject(key: Key, purpose: int, position: np.uint64, urn: Urn) -> np.int64:
-    """Ratio of uniforms with the hat of Stadlober, both numbers at most half of the total."""
+def hat(urn: Urn) -> tuple[float, float, float]:
+    """Center a, width and mode for rejection, from an urn with both numbers at most half.
+
+    A point (u, v) of the unit square stands for x = floor(a + width (v - 1/2) / u) and is
+    accepted if u^2 <= f(x) / f(mode): exact if |w - a| sqrt(f(floor w) / f(mode)) <= width / 2
+    for all real w.
+    """
     total, large, small = float(urn.total), float(urn.marked), float(urn.draws)
     share = large / total
-    center = small * share + 0.5
     variance = small * share * (1.0 - share) * ((total - small) / (total - 1.0))
     width = HAT_WIDTH * math.sqrt(variance + 0.5) + HAT_SHIFT
     mode = math.floor((small + 1.0) * (large + 1.0) / (total + 2.0))
-    z1, z2, z3 = mode + 1.0, large - mode + 1.0, small - mode + 1.0
-    z4 = total - large - small + mode + 1.0
-    slope = math.log(z2 * z3 / (z1 * z4))
-    base = _correction(z1) + _correction(z2) + _correction(z3) + _correction(z4)
+    return small * share + 0.5, width, mode
+
+
+@jit
+def _reject(key: Key, purpose: int, position: np.uint64, urn: Urn) -> np.int64:
+    """Ratio of uniforms under the hat, both numbers at most half of the total."""
+    center, width, mode = hat(urn)
     while True:
         w0, w1, w2, w3 = words(key, purpose, position)
         purpose += 256
         u = 1.0 - unit(w0, w1)
         x = math.floor(center + width * (unit(w2, w3) - 0.5) / u)
-        if x < 0.0 or x > small:
-            continue
-        d = x - mode
-        level = (
-            d * slope
-            - (z1 + d - 0.5) * math.log1p(d / z1)
-            - (z2 - d - 0.5) * math.log1p(-d / z2)
-            - (z3 - d - 0.5) * math.log1p(-d / z3)
-            - (z4 + d - 0.5) * math.log1p(d / z4)
-            + base
-            - _correction(z1 + d)
-            - _correction(z2 - d)
-            - _correction(z3 - d)
-            - _correction(z4 + d)
-        )
-        if 2.0 * math.log(u) <= level:
+        if 0.0 <= x <= urn.draws and 2.0 * math.log(u) <= log_ratio(urn, mode, x - mode):
             return np.int64(x)
+
+
+@jit
+def log_ratio(urn: Urn, mode: float, d: float) -> float:
+    """log f(mode + d) / f(mode) for 0 <= mode + d <= draws, both numbers at most half.
+
+    With f(x) = c / (Gamma(z1) Gamma(z2) Gamma(z3) Gamma(z4)), each z moving by d or -d, and
+    log Gamma(z) = (z - 1/2) log z - z + log(2 pi) / 2 + correction(z).
+    """
+    total, large, small = float(urn.total), float(urn.marked), float(urn.draws)
+    z1, z2, z3 = mode + 1.0, large - mode + 1.0, small - mode + 1.0
+    z4 = total - large - small + mode + 1.0
+    start = _correction(z1) + _correction(z2) + _correction(z3) + _correction(z4)
+    slope = math.log(z2 * z3 / (z1 * z4))
+    return (
+        d * slope
+        - (z1 + d - 0.5) * math.log1p(d / z1)
+        - (z2 - d - 0.5) * math.log1p(-d / z2)
+        - (z3 - d - 0.5) * math.log1p(-d / z3)
+        - (z4 + d - 0.5) * math.log1p(d / z4)
+        + start
+        - _correction(z1 + d)
+        - _correction(z2 - d)
+        - _correction(z3 - d)
+        - _correction(z4 + d)
+    )
 
 
 @jit

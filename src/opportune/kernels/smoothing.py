@@ -53,6 +53,7 @@ def smooth_arms(
     cut, steep = CUT * tau, 1.0 / tau
     slope[:] = 0.0
     total, n = 0.0, 0
+    fine = 1e-3 * tau / mean.max()
     for r in range(copies.shape[0]):
         q = capacity[r]
         for _ in range(50):
@@ -69,7 +70,7 @@ def smooth_arms(
                     busy += rate[v] * mean[v] * ((1.0 if x > 0.0 else e) / (1.0 + e))
             move = (gain - q) / busy
             q += move
-            if abs(move) <= 1e-3 * tau:
+            if abs(move) <= fine:
                 break
         q = max(q, 0.0)
         capacity[r] = q

@@ -269,7 +269,7 @@ def _finer(instance: LossInstance, load: float) -> LossInstance:
     """The instance at a load, with a shorter step where more than one call a step would arrive.
 
     31 agents at load 0.9 take about 4.4 calls in 30 s, and a step has room for one: each step
-    is divided into the least whole number of steps that makes room. The name says so.
+    is divided evenly until at most ``MOST_CALLS`` calls arrive in one. The name says so.
     """
     if isinstance(load, bool) or not isinstance(load, (int, float)) or not 0 < load < math.inf:
         return instance.with_load(load)  # refuses it

@@ -45,7 +45,7 @@ class Day:
         Float, Quantity("m_pv", "P,V", "factor", "arrival rate of a period by the base rate")
     ]
     off_duty: Annotated[
-        Int, Quantity("(r, a, b)", "n,3", "steps", "absences: server, first step, end")
+        Int, Quantity("(r, a, b)", "n", "steps", "absences: server, first step, end")
     ]
     periods: tuple[str, ...]
 
@@ -125,9 +125,7 @@ def _period_problems(day: Day) -> list[Problem]:
         isinstance(day.period_steps, (int, np.integer)) and day.period_steps >= 1
     ):
         return [
-            Problem(
-                "profile.period_steps", shorten(day.period_steps), "a whole number, at least 1"
-            )
+            Problem("profile.period_steps", shorten(day.period_steps), "a whole number, at least 1")
         ]
     shape = np.shape(day.multiplier)
     if len(shape) != 2 or shape[1] != day.base.n_types or shape[0] != len(day.periods):

@@ -102,7 +102,9 @@ def _read_file(path: Path) -> Draft:
         raise InputError(
             Problem("instance", f"{path.name} is nested too deep", "a plain TOML file")
         ) from error
-    return read_description(data, path.parent, path.stem)
+    folder = path.resolve().parent.name
+    name = folder if path.stem == "instance" and folder else path.stem
+    return read_description(data, path.parent, name)
 
 
 def _checked(path: Path) -> Path:

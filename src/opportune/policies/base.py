@@ -2,7 +2,9 @@
 
 To add a policy: put a file into ``policies/loss/`` with a frozen dataclass that has ``id``,
 ``title`` and ``plan(instance, prices)``. Nothing else needs to change; ``check_policy``
-runs on it in the test suite.
+runs on it in the test suite. Optional: ``rank`` (place in tables) and ``usual = False`` (only
+run when named, or with ``--policies all``). A policy that an instance does not admit raises
+``InputError`` with the field "policy".
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 import opportune.policies.loss as loss_policies
 from opportune.errors import InputError, Problem
 from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTables
+from opportune.kernels.group import GroupTables, StateTables
 from opportune.model.axes import Quantity
 from opportune.model.loss import LossInstance
 from opportune.pricing.relaxation import Relaxation
@@ -39,6 +42,8 @@ class Plan:
         tables: Order of the servers per type and headcount, ties, weights, rule.
         index: (V, R) what the order is sorted by, -inf for a forbidden pair.
         note: What a reader should know of it, for example "heuristic".
+        counts: For a plan that looks at busy servers by group or at the whole state: its
+            tables. Where they cannot be followed, ``tables`` is a list that comes near.
     """
 
     policy: str
@@ -48,12 +53,14 @@ class Plan:
         Quantity("L(v,r)", "V,R", "reward", "score minus opportunity cost, or the rule's own"),
     ]
     note: str = ""
+    counts: GroupTables | StateTables | None = None
 
     @property
     def digest(self) -> str:
         """A hash of the tables: the same plan decides the same."""
-        state = hashlib.sha256(str(self.tables.rule).encode())
-        for array in self.tables[:-1]:
+        tables = self.tables if self.counts is None else self.counts
+        state = hashlib.sha256(str(tables.rule).encode())
+        for array in tables[:-1]:
             state.update(np.ascontiguousarray(array).tobytes())
         return state.hexdigest()[:16]
 

@@ -18,6 +18,9 @@ from opportune.pricing.demand import Demand
 
 Float = NDArray[np.float64]
 
+BLOCK = 2**17
+"""Pairs looked at together."""
+
 
 def capacity_price(instance: LossInstance, demand_price: Float) -> Float:
     """(R,) q_r(l), what one step of server r is worth at demand prices l.
@@ -27,13 +30,23 @@ def capacity_price(instance: LossInstance, demand_price: Float) -> Float:
     so q is the largest value over the prefixes, and at least 0.
     """
     mean = instance.mean_duration[:, None]
-    gain = np.where(instance.allowed, instance.match_reward - demand_price[:, None], -np.inf)
-    order = np.argsort(-(gain / mean), axis=0, kind="stable")
-    gain = np.take_along_axis(gain, order, axis=0)
-    rate = np.where(gain > 0, instance.arrival_rate[order], 0.0)
-    earned = np.cumsum(rate * np.maximum(gain, 0.0), axis=0)
-    busy = np.cumsum(rate * np.take_along_axis(np.broadcast_to(mean, gain.shape), order, 0), axis=0)
-    return np.asarray(np.max(earned / (1.0 + busy), axis=0))
+    capacity = np.empty(instance.n_servers)
+    for block in server_blocks(instance):
+        gain = instance.match_reward[:, block] - demand_price[:, None]
+        gain[~instance.allowed[:, block]] = -np.inf
+        order = np.argsort(-(gain / mean), axis=0, kind="stable")
+        gain = np.take_along_axis(gain, order, axis=0)
+        rate = np.where(gain > 0, instance.arrival_rate[order], 0.0)
+        earned = np.cumsum(rate * np.maximum(gain, 0.0), axis=0)
+        busy = np.cumsum(rate * mean[order, 0], axis=0)
+        capacity[block] = np.max(earned / (1.0 + busy), axis=0)
+    return capacity
+
+
+def server_blocks(instance: LossInstance) -> list[slice]:
+    """Runs of servers whose pairs fit into a few megabytes: no second matrix of all pairs."""
+    size = max(1, BLOCK // instance.n_types)
+    return [slice(r, r + size) for r in range(0, instance.n_servers, size)]
 
 
 def dual_value(instance: LossInstance, demand: Demand, demand_price: Float) -> float:
@@ -50,8 +63,12 @@ def dual_value(instance: LossInstance, demand: Demand, demand_price: Float) -> f
 
 def index(instance: LossInstance, demand_price: Float, capacity: Float) -> Float:
     """(V, R) L(v,r) = s_vr - l_v - E[D_v] q_r, -inf for a forbidden pair (LAG Def. 3.3, quoted)."""
-    cost = demand_price[:, None] + instance.mean_duration[:, None] * capacity
-    return np.where(instance.allowed, instance.match_reward - cost, -np.inf)
+    value = np.empty_like(instance.match_reward)
+    for block in server_blocks(instance):
+        cost = demand_price[:, None] + instance.mean_duration[:, None] * capacity[block]
+        value[:, block] = instance.match_reward[:, block] - cost
+    value[~instance.allowed] = -np.inf
+    return value
 
 
 @dataclass(frozen=True)
@@ -87,22 +104,28 @@ def residuals(
     L < 0 => u = 0 (quoted), with the demand of the LP at hand.
     """
     price, capacity, value = prices
-    rate = instance.arrival_rate
+    rate, used = instance.arrival_rate, instance.arrival_rate > 0
     scale = max(float(instance.match_reward.max()), 1e-300)
     free = 1.0 - instance.mean_duration @ rates
-    weight = np.divide(rates, rate[:, None], out=np.zeros_like(rates), where=rate[:, None] > 0)
-    served, want = weight.sum(axis=1), demand.servers_per_arrival(instance)
-    used = rate > 0
+    served = np.divide(rates.sum(axis=1), rate, out=np.zeros_like(rate), where=used)
+    want = demand.servers_per_arrival(instance)
     short = np.where(used, served - want, 0.0)
-    positive = np.where(value > 0, value, 0.0)
-    negative = np.where(value < 0, np.maximum(value, -scale * 1e6), 0.0)
-    lost = positive * (rate[:, None] * free - rates) - negative * rates
-    idle = price * rate * (want - served) if demand.at_most else np.zeros_like(price)
-    total = max(float(np.sum(instance.match_reward * rates)), scale * 1e-12)
+    available = off_price = total = 0.0
+    lost = float(np.sum(price * rate * (want - served))) if demand.at_most else 0.0
+    for block in server_blocks(instance):
+        u, level = rates[:, block], value[:, block]
+        weight = np.divide(u, rate[:, None], out=np.zeros_like(u), where=used[:, None])
+        over = np.where(used[:, None], weight - free[block], 0.0)
+        positive = np.where(level > 0, level, 0.0)
+        negative = np.where(level < 0, np.maximum(level, -scale * 1e6), 0.0)
+        lost += float(np.sum(positive * (rate[:, None] * free[block] - u) - negative * u))
+        available = max(available, float(over.max()), -float(weight.min()))
+        off_price = max(off_price, float(np.max(np.abs(capacity[block] - rate @ positive))))
+        total += float(np.sum(instance.match_reward[:, block] * u))
     return Residuals(
         demand=float(np.max(np.maximum(short, 0.0) if demand.at_most else np.abs(short))),
         capacity=float(np.max(np.maximum(-free, 0.0))),
-        availability=float(max(np.max(np.where(used[:, None], weight - free, 0.0)), -weight.min())),
-        price=float(np.max(np.abs(capacity - rate @ positive))) / scale,
-        complement=abs(float(lost.sum() + idle.sum())) / total,
+        availability=available,
+        price=off_price / scale,
+        complement=abs(lost) / max(total, scale * 1e-12),
     )

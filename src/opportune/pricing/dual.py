@@ -17,38 +17,40 @@ from numpy.typing import NDArray
 from opportune.kernels.arms import top_rewards
 from opportune.kernels.smoothing import Active, newton_step, smooth_arms
 from opportune.pricing.pairs import PairProblem
+from opportune.pricing.recovery import offer_feasible, rounded_rates
 from opportune.pricing.search import Search
 
 Float = NDArray[np.float64]
 
-LEVELS = (1e-2, 2e-3, 4e-4, 8e-5)
-"""Temperatures, in units of the spread of a type's rewards."""
+HOT, WARM, COLD = 1e-2, 2e-3, 8e-5
+"""Temperatures in units of the spread of a type's rewards: to start from nothing, from prices
+that were optimal for a similar instance, and to end with."""
+
+COOLING = 5.0
+"""From one temperature to the next."""
+
+MOST_HEATINGS = 4
+"""How often the first temperature may rise because prices turn out to be far from optimal."""
+
+SHORT = 0.2
+"""A first step cut to less than this says that they are."""
+
+LOOSE = 1e-6
+"""Where a gap as large as this will do, rates are tried after every temperature."""
 
 SETTLED = 0.1
-"""A level ends when every type is served its demand within this share of it."""
+"""A temperature ends when every type is served its demand within this share of it."""
 
 MOST_STEPS = 15
-"""Newton steps per level."""
+"""Newton steps per temperature."""
 
-RIDGE = 1e-4
+MOST_ROUNDS = 30
+"""Conjugate gradient rounds per Newton step."""
+
+RIDGE = 1e-3
 """Added to the curvature, relative to that of a pair in doubt per server demanded."""
 
 BINS = 64
-
-
-@dataclass(frozen=True, eq=False)
-class Rounded:
-    """Where the rounded dual was left.
-
-    Attributes:
-        price: (types,) l.
-        capacity: (servers,) q of the rounded dual.
-        tau: Temperature, in units of the largest reward.
-    """
-
-    price: Float
-    capacity: Float
-    tau: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +85,14 @@ def first_prices(problem: PairProblem) -> tuple[Float, float]:
     return ends[0].copy(), spread if spread > 1e-6 else 1.0
 
 
-def descend(search: Search, price: Float, temperatures: tuple[float, ...]) -> Rounded:
-    """Newton's method from these prices, one temperature (in units of 1) after another.
+def descend(search: Search, price: Float, tau: float, last: float) -> float:
+    """Newton's method from these prices at falling temperatures, from tau (or above) to last.
 
-    Offers the prices of every level; ends early when the time is up.
+    Offers the prices of every temperature, and feasible rates where a loose gap will do; ends
+    early when the gap is closed or the time is up. Returns the last temperature.
     """
-    problem = search.problem
-    n = problem.n_pairs
+    problem, n = search.problem, search.problem.n_pairs
+    search.gear = "dual"
     active = Active(
         np.zeros(problem.n_servers + 1, dtype=np.int64),
         np.empty(n, dtype=np.uint32),
@@ -98,41 +101,54 @@ def descend(search: Search, price: Float, temperatures: tuple[float, ...]) -> Ro
         np.ones(problem.n_servers),
     )
     capacity = np.zeros(problem.n_servers)
-    tau = temperatures[0]
-    for tau in temperatures:
-        look = _settle(search, _look(problem, price, capacity, (tau, active)), tau, active)
-        price, capacity = look.price, look.capacity
-        search.offer_price(price, capacity)
-        search.tell(f"bound {search.dual_value * problem.unit:.9g} at temperature {tau:.1e}")
-        if search.out_of_time or search.infeasible:
+    for heating in range(MOST_HEATINGS + 1):
+        look = _look(problem, price, capacity, (tau, active))
+        look, length = _step(problem, look, (tau, active))
+        if length >= SHORT or heating == MOST_HEATINGS:
             break
-    return Rounded(price, capacity, tau)
+        tau *= COOLING
+    while True:
+        look = _settle(search, look, (tau, active))
+        search.offer_price(look.price, look.capacity)
+        search.rounding = look.price, look.capacity, tau
+        if search.stop.gap >= LOOSE:
+            rates = rounded_rates(problem, (look.price, look.capacity), tau)
+            offer_feasible(search, *rates)
+        search.tell(f"bound {search.dual_value * problem.unit:.9g}, temperature {tau:.1e}")
+        if search.done or search.out_of_time or search.infeasible or tau <= last:
+            return tau
+        tau = max(tau / COOLING, last)
+        look = _look(problem, look.price, look.capacity, (tau, active))
 
 
-def _settle(search: Search, look: _Look, tau: float, active: Active) -> _Look:
+def _settle(search: Search, look: _Look, rounding: tuple[float, Active]) -> _Look:
     """Newton's method at one temperature."""
-    problem = search.problem
-    market, rate, demand = problem.market, problem.market.arrival_rate, problem.market.demand
-    step = np.empty(problem.n_types)
+    demand = search.problem.market.demand
     for _ in range(MOST_STEPS):
         if np.max(np.abs(look.residual) / demand) < SETTLED or search.out_of_time:
             break
-        floor = rate * demand / tau
-        extra = rate * look.softness + RIDGE * floor
-        diagonal = rate * look.slope[1] + 25 * RIDGE * floor
-        gradient = rate * look.residual
-        newton_step(active, market, tau, (gradient, extra, diagonal), step, 30)
-        slope = float(gradient @ step)
-        length, before = 1.0, look
-        while True:
-            trial = before.price + length * step
-            look = _look(problem, trial, before.capacity, (tau, active))
-            if look.value <= before.value + 1e-4 * length * slope + 1e-13 * abs(before.value):
-                break
-            length *= 0.35
-            if length < 1e-4:
-                return _look(problem, before.price, before.capacity, (tau, active))
+        look, length = _step(search.problem, look, rounding)
+        if length == 0.0:
+            break
     return look
+
+
+def _step(problem: PairProblem, look: _Look, rounding: tuple[float, Active]) -> tuple[_Look, float]:
+    """One Newton step, shortened until the value falls; with its length, 0 if it never does."""
+    tau, active = rounding
+    market, rate = problem.market, problem.market.arrival_rate
+    floor = RIDGE * rate * market.demand / tau
+    extra = rate * look.softness + floor
+    diagonal = rate * look.slope[1] + 2.5 * floor
+    gradient, step = rate * look.residual, np.empty(problem.n_types)
+    newton_step(active, market, tau, (gradient, extra, diagonal), step, MOST_ROUNDS)
+    slope, length = float(gradient @ step), 1.0
+    while length > 1e-4:
+        there = _look(problem, look.price + length * step, look.capacity, rounding)
+        if there.value <= look.value + 1e-4 * length * slope + 1e-13 * abs(look.value):
+            return there, length
+        length *= 0.35
+    return _look(problem, look.price, look.capacity, rounding), 0.0
 
 
 def _look(

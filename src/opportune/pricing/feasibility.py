@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from opportune.errors import OverloadError, Problem
 from opportune.model.loss import LossInstance
-from opportune.pricing.demand import FULL
-from opportune.pricing.lp import solve
-from opportune.pricing.program import occupancy_program
+from opportune.pricing.shortfall import least_shortfall
 
 Float = NDArray[np.float64]
 
@@ -96,12 +94,11 @@ def _joint_limit(instance: LossInstance) -> float:
     for _ in range(60):
         if factor <= 0:
             return 0.0
-        program = occupancy_program(instance, FULL, factor, shortfall=True)
-        solution = solve(program.linear, "the joint feasibility check")
-        if -solution.value <= 1e-10:
+        short = least_shortfall(instance, factor)
+        if short.none:
             return factor
-        price = np.maximum(-solution.row_dual[: len(program.types)], 0.0)
-        root = _shortfall_root(instance, program.types, price, factor)
+        priced = short.price > 0
+        root = _shortfall_root(instance, short.types[priced], short.price[priced], factor)
         if root >= factor * (1 - 1e-13):
             return factor
         factor = root
@@ -141,10 +138,15 @@ def _load_problem(instance: LossInstance, limit: float) -> Problem:
     lower = f"lower the arrival rate by {percent:g} % (rounded up), or " if limit > 0 else ""
     return Problem(
         "load",
-        f"load {load:.6g} is above 1 - k/R = {limit:.2f} (R={n}, k={k})",
+        f"load {load:.6g} is above 1 - k/R = {_short(limit)} (R={n}, k={k})",
         f"a load of at most {limit:.6g}",
         f"{lower}add {more} server{'s' if more > 1 else ''}",
     )
+
+
+def _short(limit: float) -> str:
+    """0.90 where two decimals say it all, else four digits: 0.8571."""
+    return f"{limit:.2f}" if abs(limit - round(limit, 2)) < 1e-9 else f"{limit:.4g}"
 
 
 def _type_problems(instance: LossInstance) -> tuple[Problem, ...]:
@@ -174,11 +176,9 @@ def _type_problems(instance: LossInstance) -> tuple[Problem, ...]:
 
 def _joint_problem(instance: LossInstance, limit: float) -> Problem:
     """Types that fall short only together: what each can get beside what it needs."""
-    program = occupancy_program(instance, FULL, shortfall=True)
-    solution = solve(program.linear, "the joint feasibility check")
-    short = solution.x[-len(program.types) :]
+    short = least_shortfall(instance)
     told = []
-    for v, z in zip(program.types, short, strict=True):
+    for v, z in zip(short.types, short.missing, strict=True):
         if z > 1e-9:
             rate, k = instance.arrival_rate[v], instance.servers_per_task[v]
             told.append(

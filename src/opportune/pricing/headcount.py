@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,10 +79,11 @@ class HeadcountPrices:
         return np.asarray(self.instance.match_reward[:, :, None] - cost)
 
 
+@lru_cache(maxsize=16)
 def headcount_prices(
     instance: LossInstance, tolerance: float = TOLERANCE, max_work: float = MAX_WORK
 ) -> HeadcountPrices:
-    """Solve HC-LP and certify it.
+    """Solve HC-LP and certify it; the last few results are remembered.
 
     Durations that are not memoryless with one mean are replaced by the memoryless ones with the
     mean of an arriving task, and the result says ``surrogate``.

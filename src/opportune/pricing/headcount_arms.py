@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from opportune.pricing.headcount_chain import HeadcountChain
 from opportune.pricing.states import binomial_law
@@ -70,34 +70,77 @@ def make_arm(copies: int, n_servers: int, chain: HeadcountChain) -> Arm:
     elsewhere = k * level - holding[local]
     real = (touching[local] <= level) & (elsewhere <= n_servers - copies)
     local, level, elsewhere = local[real], level[real], elsewhere[real]
-    busy = holding[local]
     place = np.full((len(tasks), size + 1), -1)
     place[local, level] = np.arange(len(local))
-    survive, others = _survivors(tasks, size, chain.end)
     number = {tuple(row): i for i, row in enumerate(tasks.tolist())}
-    ended = (local, level, touching[local])
-    stay = _law(ended, (survive, others), place, np.arange(len(tasks)), 0)
+    unit = np.vstack([np.zeros(k, dtype=np.int64), np.eye(k, dtype=np.int64)])
+    grown = [np.array([number.get(tuple(row), -1) for row in (tasks + e).tolist()]) for e in unit]
+    survive, ended = _survivors(tasks, chain.end), binomial_law(size, chain.end)
     least = np.maximum(k - (n_servers - copies - elsewhere), 0)
-    most = np.minimum(copies - busy, k)
+    most = np.minimum(copies - holding[local], k)
     state, take, laws = [], [], []
     for c in range(k + 1):
         fits = np.flatnonzero((level < size) & (least <= c) & (c <= most))
-        grown = [
-            number.get(tuple(row[:i] + [row[i] + 1] + row[i + 1 :]) if c else tuple(row), -1)
-            for row in tasks.tolist()
-            for i in [c - 1]
-        ]
-        rows = tuple(part[fits] for part in ended)
-        laws.append(_law(rows, (survive, others), place, np.array(grown), 1))
+        laws.append(_law((local[fits], level[fits]), (survive, ended), (place, touching), grown[c]))
         state.append(fits)
         take.append(np.full(len(fits), c))
     return Arm(
         local=local,
         locals=tasks,
         level=level,
-        busy=busy,
-        stay=stay,
+        busy=holding[local],
+        stay=_law((local, level), (survive, ended), (place, touching), None),
         pair_state=np.concatenate(state),
         pair_take=np.concatenate(take),
-        begin=csr_matrix(np.concatenate([law.toarray() for law in laws])),
+        begin=csr_matrix(vstack(laws)),
     )
+
+
+def _locals(copies: int, k: int) -> Int:
+    """(n, k) all counts of tasks that hold 1, ..., k of the servers, the empty one first."""
+    ranges = [range(copies // c + 1) for c in range(1, k + 1)]
+    tasks = np.array(list(itertools.product(*ranges)), dtype=np.int64)
+    return np.asarray(tasks[tasks @ np.arange(1, k + 1) <= copies])
+
+
+def _survivors(tasks: Int, end: float) -> Float:
+    """(n, n) law of the tasks left of each local state after one step of endings."""
+    ended = binomial_law(int(tasks.max(initial=0)), end)
+    law = np.ones((len(tasks), len(tasks)))
+    for column in tasks.T:
+        gone = column[:, None] - column[None, :]
+        law *= np.where(gone >= 0, ended[column[:, None], np.maximum(gone, 0)], 0.0)
+    return law
+
+
+def _law(
+    states: tuple[Int, Int],
+    endings: tuple[Float, Float],
+    where: tuple[Int, Int],
+    grown: Int | None,
+) -> csr_matrix:
+    """(rows, S) law of the next state of each given one.
+
+    Args:
+        states: Local state and headcount of each row.
+        endings: Survivors of a local state, and P(Binomial = d) of the other tasks.
+        where: (n_local, M+1) number of each state, and the tasks of each local state.
+        grown: Local state with the new task, for each; None if no task begins.
+    """
+    (local, level), (survive, ended), (place, touching) = states, endings, where
+    row, column, value = [], [], []
+    for before, after in zip(*np.nonzero(survive), strict=True):
+        rows = np.flatnonzero(local == before)
+        others = level[rows] - touching[before]
+        for gone in range(int(others.max(initial=-1)) + 1):
+            some = others >= gone
+            n = others[some] - gone + touching[after]
+            target = after if grown is None else grown[after]
+            row.append(rows[some])
+            column.append(place[target, n if grown is None else n + 1])
+            value.append(survive[before, after] * ended[others[some], gone])
+    shape = (len(local), int(place.max()) + 1)
+    if not row:
+        return csr_matrix(shape)
+    entries = (np.concatenate(row), np.concatenate(column))
+    return csr_matrix((np.concatenate(value), entries), shape=shape)

@@ -24,7 +24,7 @@ from opportune.kernels.barrier import (
     products,
     recover,
 )
-from opportune.kernels.cholesky import factor, solve
+from opportune.kernels.cholesky import factor, solve, subtract_product
 from opportune.pricing.pairs import Columns
 from opportune.pricing.recovery import served_by
 from opportune.pricing.search import Search
@@ -32,7 +32,11 @@ from opportune.pricing.search import Search
 Float = NDArray[np.float64]
 
 FINE = 1e-13
-"""Relative gap aimed at: far below the one asked for, as the last steps each gain digits."""
+"""Relative gap at which the LP counts as solved."""
+
+SHARP = 1e-19
+"""Relative gap aimed at from there on, step by step a hundred times closer: it is about the mean
+product of a rate and its index, so one of the two vanishes and the other tells which."""
 
 MET = 1e-12
 """Servers per task by which a demand may be missed."""
@@ -42,8 +46,17 @@ MOST_STEPS = 80
 STALLED = 8
 """Steps in a row that gain nothing after which the method has done what it can."""
 
+OFF_CENTER = 0.1
+"""Where one of the first steps is cut to less than this, start again from larger products."""
+
+LARGER = 30.0
+"""How much larger."""
+
 RIDGE = 1e-14
 """Added to the scaled system's diagonal of 1; a hundred times more where that is too little."""
+
+REFINEMENTS = 2
+"""Rounds of iterative refinement of every direction."""
 
 INSIDE = 0.995
 """Share of the way to the boundary that a step goes."""
@@ -87,9 +100,35 @@ class _System:
         self.straight = Aim(0.0, zeros(n), zeros(n), zeros(loose))
         self.bent = Aim(0.0, zeros(n), zeros(n), zeros(loose))
         self.matrix = np.empty((n_types, n_types))
-        self.right = zeros(n_types)
+        self.factor = np.empty((n_types, n_types))
+        self.right, self.residual = zeros(n_types), zeros(n_types)
         self.sums = zeros((n_servers, 5))
         self.scale = zeros(n_types)
+
+        weight = search.problem.market.arrival_rate[columns.pairs.task_type]
+        self.weight = weight * search.problem.market.copies[columns.server]
+        self.total = 2.0 * float(self.weight.sum())
+        self.total += float(search.problem.market.arrival_rate[:loose].sum())
+
+    def begin(self, pairs: Pairs, market: Market, prices: tuple[Float, Float], mu: float) -> None:
+        """Start where all products are mu, at these prices."""
+        self.point.price[:], self.point.capacity[:] = prices
+        center(pairs, market, self.point, mu)
+
+    def look(self, search: Search, columns: Columns) -> Center:
+        """The point as it is."""
+        point, problem = self.point, search.problem
+        gap = products(columns.pairs, problem.market, point, self.step, (0.0, 0.0))
+        value = float(self.weight @ (columns.pairs.reward * point.rate))
+        served = served_by(problem, columns, point.rate)
+        served[: len(point.slack)] += point.slack
+        return Center(
+            point.price.copy(),
+            point.capacity.copy(),
+            point.rate.copy(),
+            gap / max(abs(value), 1e-300),
+            float(np.max(np.abs(served - problem.market.demand))),
+        )
 
     def direct(self, pairs: Pairs, market: Market, aim: Aim, anew: bool) -> tuple[float, float]:
         """The direction of an aim; the largest primal and dual steps that stay inside.
@@ -106,13 +145,20 @@ class _System:
         system = (self.matrix, self.right, self.sums)
         assemble(pairs, market, self.point, aim, system, anew)
         ridge = RIDGE
-        while anew and factor(self.matrix, self.scale, ridge) >= 0:
+        if anew:
+            self.factor[:] = self.matrix
+        while anew and factor(self.factor, self.scale, ridge) >= 0:
             ridge *= 100.0
             if not ridge < 1e-6:
                 raise ArithmeticError("the system of the barrier is not positive definite")
-            assemble(pairs, market, self.point, aim, system, anew)
+            self.factor[:] = self.matrix
         self.step.price[:] = self.right
-        solve(self.matrix, self.scale, self.step.price)
+        solve(self.factor, self.scale, self.step.price)
+        for _ in range(REFINEMENTS):
+            self.residual[:] = self.right
+            subtract_product(self.matrix, self.step.price, self.residual)
+            solve(self.factor, self.scale, self.residual)
+            self.step.price[:] += self.residual
         return recover(pairs, market, self.point, aim, self.sums, self.step)
 
 
@@ -120,9 +166,7 @@ def _vectors(n: int, how_many: int) -> list[Float]:
     return [np.zeros(n) for _ in range(how_many)]
 
 
-def find_center(
-    search: Search, columns: Columns, prices: tuple[Float, Float], mu: float
-) -> Center:
+def find_center(search: Search, columns: Columns, prices: tuple[Float, Float], mu: float) -> Center:
     """Solve the LP over these pairs.
 
     Args:
@@ -134,54 +178,45 @@ def find_center(
     Returns:
         The best point found; its ``gap`` and ``missed`` tell how good it is.
     """
-    problem, pairs, market = search.problem, columns.pairs, search.problem.market
+    market, pairs = search.problem.market, columns.pairs
     system = _System(search, columns)
-    point = system.point
-    point.price[:], point.capacity[:] = prices
-    center(pairs, market, point, mu)
-    weight = market.arrival_rate[pairs.task_type] * market.copies[columns.server]
-    total = 2.0 * float(weight.sum()) + float(market.arrival_rate[: len(point.slack)].sum())
-    best, idle = None, 0
+    system.begin(pairs, market, prices, mu)
+    best, idle = system.look(search, columns), 0
     for number in range(MOST_STEPS):
-        gap_value = products(pairs, market, point, system.step, (0.0, 0.0))
-        value = float(weight @ (pairs.reward * point.rate))
-        served = served_by(problem, columns, point.rate)
-        served[: len(point.slack)] += point.slack
-        now = Center(
-            point.price.copy(),
-            point.capacity.copy(),
-            point.rate.copy(),
-            gap_value / max(abs(value), 1e-300),
-            float(np.max(np.abs(served - market.demand))),
-        )
-        if not np.isfinite(now.gap + now.missed):
-            break
-        idle = 0 if best is None or _better(now, best) else idle + 1
-        best = now if idle == 0 else best
-        search.tell(f"step {number}, {len(pairs.reward)} pairs, gap over them {now.gap:.1e}")
-        if (now.gap <= FINE and now.missed <= MET) or idle > STALLED or search.out_of_time:
-            break
         try:
-            _advance(system, pairs, market, gap_value / total)
+            length = _advance(system, pairs, market)
         except ArithmeticError:
             break
-    assert best is not None  # noqa: S101
+        if number < 3 and length < OFF_CENTER and mu < 1.0:
+            mu *= LARGER
+            system.begin(pairs, market, prices, mu)
+        now = system.look(search, columns)
+        if not np.isfinite(now.gap + now.missed):
+            break
+        search.tell(f"step {number + 1}, {len(pairs.reward)} pairs, gap over them {now.gap:.1e}")
+        solved = best.gap <= FINE and (best.missed <= MET or idle > 0)
+        if solved and not now.missed <= 10.0 * max(best.missed, MET):
+            break
+        better = max(now.gap, now.missed) < 0.9 * max(best.gap, best.missed) or number < 3
+        idle = 0 if better else idle + 1
+        best = now if better or solved else best
+        sharp = solved and (now.gap <= SHARP or length < 0.5)
+        if sharp or idle > STALLED or search.out_of_time:
+            break
     return best
 
 
-def _better(now: Center, best: Center) -> bool:
-    """Whether the larger of gap and miss has clearly fallen."""
-    return max(now.gap, now.missed) < 0.9 * max(best.gap, best.missed)
-
-
-def _advance(system: _System, pairs: Pairs, market: Market, mean: float) -> None:
-    """One predictor and corrector step; ``mean`` is the mean product now."""
+def _advance(system: _System, pairs: Pairs, market: Market) -> float:
+    """One predictor and corrector step; returns the smaller of its two lengths."""
     point, step = system.point, system.step
     primal, dual = system.direct(pairs, market, system.straight, True)
     now = products(pairs, market, point, step, (0.0, 0.0))
+    mean = now / system.total
     ahead = products(pairs, market, point, step, (min(1.0, primal), min(1.0, dual)))
     share = min(1.0, max((ahead / now) ** 3, 1e-6))
     aim = system.bent._replace(mu=share * mean)
     correct(pairs, step, aim, CUT_OFF * mean)
     primal, dual = system.direct(pairs, market, aim, False)
-    move(point, step, (min(1.0, INSIDE * primal), min(1.0, INSIDE * dual)))
+    lengths = min(1.0, INSIDE * primal), min(1.0, INSIDE * dual)
+    move(point, step, lengths)
+    return min(lengths)

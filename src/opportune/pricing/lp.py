@@ -9,6 +9,7 @@ attached to another status ever become prices.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import highspy
 import numpy as np
@@ -33,6 +34,9 @@ INTERIOR = "interior"
 
 QP_TOLERANCE = 1e-13
 """Absolute and relative tolerance handed to PIQP."""
+
+CENTER_TOLERANCE = 1e-9
+"""The same for linear programs, where it stalls earlier."""
 
 
 @dataclass(frozen=True)
@@ -127,28 +131,65 @@ def least_squares(program: Program, curvature: Float, doing: str) -> Float:
     Raises:
         SolverError: If the solver ends without an optimal solution.
     """
+    return np.array(_run_piqp(program, curvature, QP_TOLERANCE, doing).result.x)
+
+
+def solve_to_center(program: Program, doing: str, tolerance: float = CENTER_TOLERANCE) -> Solution:
+    """Maximize a program with PIQP: a solution and duals from the middle of the optimal faces.
+
+    HiGHS' interior point ends without a status on some degenerate programs; its simplex gives
+    a vertex, whose duals depend on the order of rows.
+
+    Args:
+        program: What to maximize.
+        doing: Name of the program, for the error message.
+        tolerance: Absolute and relative, of feasibility and gap.
+
+    Raises:
+        SolverError: If the solver ends without an optimal solution.
+    """
+    solver = _run_piqp(program, np.zeros(len(program.cost)), tolerance, doing)
+    equal, between = _kinds_of_rows(program)
+    dual = np.zeros(len(equal))
+    dual[equal] = solver.result.y  # PIQP minimizes: its multipliers are our derivatives
+    dual[between] = np.asarray(solver.result.z_u) - np.asarray(solver.result.z_l)
+    x = np.array(solver.result.x)
+    return Solution(
+        x=x, row_dual=dual, value=float(program.cost @ x), solver=f"piqp {piqp.__version__}"
+    )
+
+
+def _run_piqp(program: Program, curvature: Float, tolerance: float, doing: str) -> Any:
+    """A PIQP solver that has minimized curvature @ x**2 / 2 - cost @ x."""
     shape = (len(program.row_lower), len(program.cost))
     matrix = csc_matrix((program.value, (program.row, program.column)), shape=shape)
-    equal = program.row_lower == program.row_upper
+    equal, between = _kinds_of_rows(program)
     solver = piqp.SparseSolver()
-    solver.settings.eps_abs = solver.settings.eps_rel = QP_TOLERANCE
-    solver.settings.eps_duality_gap_abs = solver.settings.eps_duality_gap_rel = QP_TOLERANCE
+    solver.settings.eps_abs = solver.settings.eps_rel = tolerance
+    solver.settings.eps_duality_gap_abs = solver.settings.eps_duality_gap_rel = tolerance
     solver.settings.verbose = False
     solver.setup(
         csc_matrix(diags_array(curvature)),
         -program.cost,
         matrix[equal],
         program.row_lower[equal],
-        matrix[~equal],
-        program.row_lower[~equal],
-        program.row_upper[~equal],
+        matrix[between],
+        program.row_lower[between],
+        program.row_upper[between],
         program.lower,
         program.upper,
     )
     status = solver.solve()
     if status != piqp.PIQP_SOLVED:
         raise SolverError(status.name, doing)
-    return np.array(solver.result.x)
+    return solver
+
+
+def _kinds_of_rows(program: Program) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Rows that are equations, and other rows with a bound; the rest bind nothing."""
+    equal = program.row_lower == program.row_upper
+    bounded = np.isfinite(program.row_lower) | np.isfinite(program.row_upper)
+    return equal, bounded & ~equal
 
 
 def _model(program: Program) -> highspy.HighsLp:

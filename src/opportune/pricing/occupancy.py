@@ -1,13 +1,14 @@
 """Price an instance: solve the occupancy LP and make everything that is chosen in it unique.
 
-The steps: feasibility by arithmetic; the LP on HiGHS in scaled variables; demand prices from
-its duals, equal for equal types, repaired for rare types; capacity prices and the dual value
-in closed form; the index, snapped to 0 within ``SNAP``; rates by least squares among the
+The steps: feasibility by arithmetic; demand prices from the gear that suits the size, on HiGHS
+equal for equal types and repaired for rare types; capacity prices and the dual value in closed
+form; the index, snapped to 0 within ``SNAP``; rates by least squares among the
 optimal ones; the Lemma B.1 residuals of the result.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
@@ -19,10 +20,10 @@ from opportune.model.loss import LossInstance
 from opportune.pricing import certificate
 from opportune.pricing.demand import FULL, Demand
 from opportune.pricing.feasibility import feasibility
+from opportune.pricing.gears import AUTO, FULL_LP, SMALL, Certified, certified_prices
 from opportune.pricing.limit import limit_prices
-from opportune.pricing.lp import Solution, solve
-from opportune.pricing.program import ScaledProgram, occupancy_program
 from opportune.pricing.relaxation import Relaxation
+from opportune.pricing.search import Stop
 from opportune.pricing.ties import least_squares_rates
 
 Float = NDArray[np.float64]
@@ -33,12 +34,25 @@ SNAP = (1e-9, 1e-8, 1e-7)
 RARE = 1e-4
 """Types this much rarer than the commonest get their price from their own optimality condition."""
 
+SOLVED = 1e-7
+"""Up to this gap the signs of the index are known, and rates are chosen by least squares."""
+
+FAR_BEYOND = 1e4
+"""Prices that exceed the largest reward this often mean a load close to the limit."""
+
 BELOW_LIMIT = 1e-7
 """At the last feasible load with forbidden pairs or several k, prices are those of a load
 smaller by this share: the largest l, nearly (closed form otherwise, see ``limit``)."""
 
 
-def price(instance: LossInstance, demand: Demand = FULL) -> Relaxation:
+def price(
+    instance: LossInstance,
+    demand: Demand = FULL,
+    *,
+    stop: Stop | None = None,
+    gear: str = AUTO,
+    start: Float | None = None,
+) -> Relaxation:
     """Prices, rates and a certified bound: OCC-LP(0), OCC-LP(B) or OCC-LP(<=).
 
     Implements: LAG section 3.1 and 3.2 (quoted); choice of u and of l at the last feasible
@@ -47,21 +61,29 @@ def price(instance: LossInstance, demand: Demand = FULL) -> Relaxation:
     Args:
         instance: What to price.
         demand: ``FULL`` (the fluid limit that LAG uses), ``Demand(blocking=B)``, ``AT_MOST``.
+        stop: When to end; by default at a gap of 1e-9. Where it ends earlier, the rates are
+            those that were found, not the least squares.
+        gear: Which solver (``pricing.gears``); by default chosen by size.
+        start: (V,) prices to start from, NaN where none is known.
 
     Raises:
+        InputError: If there is no such gear.
         OverloadError: With remedies, if every task must be served and cannot be.
         SolverError: If the solver ends without an optimal solution.
     """
-    start = time.perf_counter()
+    began = time.perf_counter()
     notices = []
     used = instance.arrival_rate > 0
     if not used.all():
         unused = [instance.task_types[v] for v in np.flatnonzero(~used)]
         notices.append(f"arrival rate 0, left out of the LP: {', '.join(unused)}")
     if not used.any():
-        return _nothing_arrives(instance, demand, tuple(notices), start)
-    near = instance
-    if demand == FULL:
+        return _nothing_arrives(instance, demand, tuple(notices), began)
+    how = (Stop() if stop is None else stop, gear, start)
+    found, near = None, instance
+    if demand == FULL and _feasible_by_solving(instance):
+        found = _solve_or_explain(instance, how)
+    if demand == FULL and found is None:
         checked = feasibility(instance)
         checked.require()
         if checked.at_limit:
@@ -70,41 +92,63 @@ def price(instance: LossInstance, demand: Demand = FULL) -> Relaxation:
             near = replace(instance, arrival_rate=rate * (1 - BELOW_LIMIT))
             notices.append(f"load {instance.load:.6g} is the last feasible one: the largest prices")
             if np.ptp(instance.servers_per_task[used]) == 0 and not instance.has_forbidden_pairs:
-                return _at_limit(instance, tuple(notices), start)
-    program = occupancy_program(near, demand)
-    solution = solve(program.linear, f"OCC-LP of {instance.name}")
-    prices = _demand_price(near, demand, program, solution)
-    rates, free, index = _rates(instance, demand, prices, solution, program)
+                return _at_limit(instance, tuple(notices), began)
+    if found is None:
+        found = certified_prices(near, demand, *how)
+    prices = _demand_price(near, demand, found)
+    rates, free, index = _rates(instance, demand, prices, found)
     capacity = certificate.capacity_price(instance, prices)
     parts = (prices, capacity, index, rates, free)
-    return _relaxation(instance, demand, parts, tuple(notices), (solution.solver, start))
+    return _relaxation(instance, demand, parts, tuple(notices), (found.solver, began))
+
+
+def _feasible_by_solving(instance: LossInstance) -> bool:
+    """Whether the LP itself is the cheapest feasibility check: forbidden pairs, and many."""
+    return instance.has_forbidden_pairs and int(instance.allowed.sum()) > SMALL
+
+
+def _solve_or_explain(
+    instance: LossInstance, how: tuple[Stop, str, Float | None]
+) -> Certified | None:
+    """Prices of OCC-LP(0); None where the load may be the last feasible one or above it.
+
+    Feasible rates prove that every task can be served, a dual value below 0 that it cannot.
+    Prices far beyond the rewards, or no end, mean a load at the limit.
+    """
+    try:
+        found = certified_prices(instance, FULL, *how)
+    except SolverError:
+        return None
+    top = float(instance.match_reward.max()) or 1.0
+    tame = float(np.nanmax(np.abs(found.demand_price))) <= FAR_BEYOND * top
+    return found if tame and np.isfinite(found.gap) else None
 
 
 def _at_limit(instance: LossInstance, notices: tuple[str, ...], start: float) -> Relaxation:
     """Prices at the last feasible load, by arithmetic."""
     prices, rates, free = limit_prices(instance)
     capacity = certificate.capacity_price(instance, prices)
-    index = certificate.index(instance, prices, capacity)
     scale = float(instance.match_reward.max()) or 1.0
-    index = np.where(np.abs(index) <= SNAP[0] * scale, 0.0, index)
+    index = _snapped_index(instance, prices, capacity, SNAP[0] * scale)
     parts = (prices, capacity, index, rates, free)
     return _relaxation(instance, FULL, parts, notices, ("arithmetic", start))
 
 
-def _demand_price(
-    instance: LossInstance, demand: Demand, program: ScaledProgram, solution: Solution
-) -> Float:
-    """(V,) demand prices: duals, equal types equal, rare and unused types repaired."""
-    price = program.demand_price(solution.row_dual, instance)
-    if demand.at_most:
-        price = np.maximum(price, 0.0)
-    price = _equal_for_equal_types(instance, demand, price)
-    free = solution.x[len(program.pair_type) :][: instance.n_servers]
-    top = instance.arrival_rate.max()
-    for v in np.flatnonzero(instance.arrival_rate <= RARE * top):
+def _demand_price(instance: LossInstance, demand: Demand, found: Certified) -> Float:
+    """(V,) demand prices: equal types equal, rare types repaired, unused ones filled in.
+
+    All gears but the full LP treat equal types alike and rare types precisely.
+    """
+    price = found.demand_price
+    vertex = found.gear == FULL_LP
+    if vertex:
+        price = _equal_for_equal_types(instance, demand, price)
+    free = _free_fraction(instance, found)
+    rare = RARE * instance.arrival_rate.max() if vertex else 0.0
+    for v in np.flatnonzero(instance.arrival_rate <= rare):
         trial = np.where(np.isnan(price), 0.0, price)
         capacity = certificate.capacity_price(instance, trial)
-        trial[v] = _marginal_price(instance, demand, int(v), capacity, free)
+        trial[v] = marginal_price(instance, demand, int(v), capacity, free)
         if np.isnan(price[v]) or certificate.dual_value(
             instance, demand, trial
         ) <= certificate.dual_value(instance, demand, np.where(np.isnan(price), 0.0, price)):
@@ -112,7 +156,14 @@ def _demand_price(
     return price
 
 
-def _marginal_price(
+def _free_fraction(instance: LossInstance, found: Certified) -> Float:
+    """(R,) phi of the rates that were found."""
+    work = (instance.arrival_rate * instance.mean_duration)[found.pair_type] * found.weight
+    busy = np.bincount(found.pair_server, weights=work, minlength=instance.n_servers)
+    return np.asarray(1.0 - busy)
+
+
+def marginal_price(
     instance: LossInstance, demand: Demand, v: int, capacity: Float, free: Float
 ) -> float:
     """The l_v at which the servers with L > 0 are free just often enough for type v.
@@ -150,28 +201,35 @@ def _equal_for_equal_types(instance: LossInstance, demand: Demand, price: Float)
 
 
 def _rates(
-    instance: LossInstance,
-    demand: Demand,
-    prices: Float,
-    solution: Solution,
-    program: ScaledProgram,
+    instance: LossInstance, demand: Demand, prices: Float, found: Certified
 ) -> tuple[Float, Float, Float]:
     """u (V, R), phi (R,) and the snapped index for given demand prices."""
     capacity = certificate.capacity_price(instance, prices)
-    raw = certificate.index(instance, prices, capacity)
     scale = float(instance.match_reward.max()) or 1.0
     slack = demand.at_most & (prices <= SNAP[0] * scale)
-    for snap in SNAP:
-        index = np.where(np.abs(raw) <= snap * scale, 0.0, raw)
+    for snap in SNAP if found.gap <= SOLVED or found.gear == FULL_LP else ():
+        index = _snapped_index(instance, prices, capacity, snap * scale)
         try:
             rates, free = least_squares_rates(instance, demand, index, slack)
         except SolverError:
             continue
         return rates, free, index
-    index = np.where(np.abs(raw) <= SNAP[0] * scale, 0.0, raw)
-    y = program.matrix(solution.x, instance.n_types, instance.n_servers)
-    rates = instance.arrival_rate[:, None] * y
+    index = _snapped_index(instance, prices, capacity, SNAP[0] * scale)
+    rates = np.zeros_like(instance.match_reward)
+    weight = instance.arrival_rate[found.pair_type] * found.weight
+    rates[found.pair_type, found.pair_server] = weight
     return rates, 1.0 - instance.mean_duration @ rates, index
+
+
+def _snapped_index(
+    instance: LossInstance, prices: Float, capacity: Float, tolerance: float
+) -> Float:
+    """(V, R) the index, exactly 0 where it is within the tolerance."""
+    index = certificate.index(instance, prices, capacity)
+    for block in certificate.server_blocks(instance):
+        part = index[:, block]
+        part[np.abs(part) <= tolerance] = 0.0
+    return index
 
 
 def _relaxation(
@@ -182,7 +240,7 @@ def _relaxation(
     provenance: tuple[str, float],
 ) -> Relaxation:
     prices, capacity, index, rates, free = parts
-    value = float(np.sum(instance.match_reward * rates))
+    value = math.fsum(np.einsum("vr,vr->v", instance.match_reward, rates))
     bound = certificate.dual_value(instance, demand, prices)
     rate = instance.arrival_rate[:, None]
     blocked = bool(np.any(demand.by_type(instance) > 0))
@@ -213,7 +271,7 @@ def _nothing_arrives(
     free = np.ones(instance.n_servers)
     capacity = np.zeros(instance.n_servers)
     prices = np.array(
-        [_marginal_price(instance, demand, v, capacity, free) for v in range(instance.n_types)]
+        [marginal_price(instance, demand, v, capacity, free) for v in range(instance.n_types)]
     )
     index = certificate.index(instance, prices, capacity)
     rates = np.zeros_like(instance.match_reward)

@@ -21,7 +21,7 @@ from opportune.kernels.arms import (
     near_pairs,
 )
 from opportune.model.loss import LossInstance
-from opportune.pricing.demand import Demand
+from opportune.pricing.demand import AT_MOST, Demand
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -132,17 +132,33 @@ def near_columns(
 
 def pair_problem(instance: LossInstance, demand: Demand) -> PairProblem:
     """The occupancy LP of an instance with at least one arriving type."""
+    return _listed(instance, demand, instance.match_reward, 1.0)
+
+
+def serving_problem(instance: LossInstance, factor: float) -> PairProblem:
+    """How much can be served at most, all arrival rates multiplied by ``factor``.
+
+    OCC-LP(<=) with the reward 1 / lambda_v for every pair of type v: its value is the sum over
+    types of the servers that a task gets, and falls short of sum_v k_v by the least shortfall.
+    A rare type that falls short weighs as much as a common one.
+    """
+    used = instance.arrival_rate > 0
+    reward = np.divide(1.0, instance.arrival_rate, out=np.zeros(instance.n_types), where=used)
+    return _listed(instance, AT_MOST, instance.allowed * reward[:, None], factor)
+
+
+def _listed(instance: LossInstance, demand: Demand, reward: Float, factor: float) -> PairProblem:
     used = np.flatnonzero(instance.arrival_rate > 0)
     whole = len(used) == instance.n_types
     allowed = instance.allowed if whole else instance.allowed[used]
-    reward = instance.match_reward if whole else instance.match_reward[used]
+    reward = reward if whole else reward[used]
     unit = float(reward.max()) or 1.0
     start = np.zeros(instance.n_servers + 1, dtype=np.int64)
     np.cumsum(allowed.sum(axis=0), out=start[1:])
     pairs = Pairs(start, np.empty(start[-1], dtype=np.uint32), np.empty(start[-1]))
     list_pairs(reward, allowed, unit, pairs)
     market = Market(
-        instance.arrival_rate[used].copy(),
+        instance.arrival_rate[used] * factor,
         instance.mean_duration[used],
         demand.servers_per_arrival(instance)[used],
         np.ones(instance.n_servers),
@@ -184,16 +200,20 @@ def merge_equal(problem: PairProblem) -> PairProblem:
             pairs.reward[place],
         ),
         market=Market(
-            np.bincount(class_of, weights=market.arrival_rate),
+            _sums(class_of, market.arrival_rate),
             market.mean_duration[type_at],
             market.demand[type_at],
-            np.bincount(group_of, weights=market.copies),
+            _sums(group_of, market.copies),
         ),
         at_most=problem.at_most,
         unit=problem.unit,
         class_of=np.append(class_of, -1)[problem.class_of],
         group_of=group_of[problem.group_of],
     )
+
+
+def _sums(number: Int, values: Float) -> Float:
+    return np.asarray(np.bincount(number, weights=values), dtype=np.float64)
 
 
 def _first_appearance(keys: NDArray[np.uint64]) -> tuple[Int, Int]:
@@ -204,9 +224,7 @@ def _first_appearance(keys: NDArray[np.uint64]) -> tuple[Int, Int]:
     return rank[number.ravel()], np.sort(first)
 
 
-def expand(
-    problem: PairProblem, columns: Columns, weight: Float
-) -> tuple[Int, Int, Float]:
+def expand(problem: PairProblem, columns: Columns, weight: Float) -> tuple[Int, Int, Float]:
     """Pairs of the instance: type, server and the weight of the merged pair they belong to.
 
     A weight y_vr = u_vr / lambda_v is the same for all pairs that were merged.
@@ -214,6 +232,8 @@ def expand(
     used = np.flatnonzero(weight > 0)
     merged_type = columns.pairs.task_type[used].astype(np.int64)
     merged_server = columns.server[used]
+    if len(problem.class_of) == problem.n_types and len(problem.group_of) == problem.n_servers:
+        return merged_type, merged_server, weight[used]
     n_types = np.bincount(problem.class_of[problem.class_of >= 0], minlength=problem.n_types)
     n_servers = np.bincount(problem.group_of, minlength=problem.n_servers)
     type_order = np.argsort(problem.class_of, kind="stable")[-int(n_types.sum()) :]

@@ -12,15 +12,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune.kernels.arms import mixing_room
 from opportune.kernels.smoothing import CUT
-from opportune.pricing.dual import Rounded
 from opportune.pricing.pairs import Columns, PairProblem, all_columns, near_columns
 from opportune.pricing.search import Search
 
 Float = NDArray[np.float64]
 
-EXACT = 1e-11
-"""Servers per task that may be missing before anything is done about it."""
+EXACT = 1e-10
+"""Servers per server demanded that may be missing before anything is done about it: the
+feasibility tolerance of linear programming solvers."""
+
+CLOSE = 1e-8
+"""And where nothing can be done."""
 
 
 def offer_feasible(search: Search, columns: Columns, rate: Float) -> bool:
@@ -43,7 +47,10 @@ def offer_feasible(search: Search, columns: Columns, rate: Float) -> bool:
         return True
     mixed = _mixed(problem, columns, rate * over[columns.pairs.task_type], missing)
     if mixed is None:
-        return False
+        if missing.max() > CLOSE * demand.max():
+            return False
+        search.offer_rates(columns, rate)
+        return True
     search.offer_rates(all_columns(problem), mixed)
     return True
 
@@ -51,25 +58,27 @@ def offer_feasible(search: Search, columns: Columns, rate: Float) -> bool:
 def served_by(problem: PairProblem, columns: Columns, rate: Float) -> Float:
     """(types,) servers per arriving task: sum of copies y."""
     weight = problem.market.copies[columns.server] * rate
-    return np.bincount(columns.pairs.task_type, weights=weight, minlength=problem.n_types)
+    served = np.bincount(columns.pairs.task_type, weights=weight, minlength=problem.n_types)
+    return np.asarray(served, dtype=np.float64)
 
 
-def rounded_rates(problem: PairProblem, point: Rounded) -> tuple[Columns, Float]:
-    """The rates phi sigma of a rounded dual, on the pairs with sigma > 0."""
+def rounded_rates(
+    problem: PairProblem, prices: tuple[Float, Float], tau: float
+) -> tuple[Columns, Float]:
+    """The rates phi sigma of the rounded dual at temperature tau, on pairs with sigma > 0."""
     market = problem.market
-    columns = near_columns(problem, point.price, point.capacity, CUT * point.tau)
+    price, capacity = prices
+    columns = near_columns(problem, price, capacity, CUT * tau)
     task_type, server = columns.pairs.task_type, columns.server
-    cost = market.mean_duration[task_type] * point.capacity[server]
-    index = columns.pairs.reward - point.price[task_type] - cost
-    share = 1.0 / (1.0 + np.exp(np.clip(-index / point.tau, -700.0, 700.0)))
+    cost = market.mean_duration[task_type] * capacity[server]
+    index = columns.pairs.reward - price[task_type] - cost
+    share = 1.0 / (1.0 + np.exp(np.clip(-index / tau, -700.0, 700.0)))
     work = (market.arrival_rate * market.mean_duration)[task_type] * share
     free = 1.0 / (1.0 + np.bincount(server, weights=work, minlength=problem.n_servers))
     return columns, free[server] * share
 
 
-def _mixed(
-    problem: PairProblem, columns: Columns, rate: Float, missing: Float
-) -> Float | None:
+def _mixed(problem: PairProblem, columns: Columns, rate: Float, missing: Float) -> Float | None:
     """(n,) rates on all pairs: (1 - theta) rate + theta plan, which meet the demand.
 
     The plan serves d + eta missing by all permitted servers alike, theta = 1 / (1 + eta):
@@ -77,28 +86,22 @@ def _mixed(
     y <= phi of the plan bounds it, linearly. None if not even eta = 0 is feasible.
     """
     pairs, market = problem.pairs, problem.market
-    server = np.repeat(np.arange(problem.n_servers), np.diff(pairs.start))
-    permitted = np.bincount(
-        pairs.task_type, weights=market.copies[server], minlength=problem.n_types
-    )
+    permitted = permitted_servers(problem)
     work = market.arrival_rate * market.mean_duration
-
-    def excess(served: Float) -> Float:
-        """(n,) y - 1 + sum lambda E[D] y per pair, y = served / permitted: affine in served."""
-        alike = served / permitted
-        busy = np.bincount(
-            server, weights=(work * alike)[pairs.task_type], minlength=problem.n_servers
-        )
-        return alike[pairs.task_type] + busy[server] - 1.0
-
-    base = excess(market.demand)
-    growth = excess(missing) + 1.0
-    if not base.max() <= 0.0:
+    eta = mixing_room(pairs, work, market.demand / permitted, missing / permitted)
+    if eta < 0.0:
         return None
-    grows = growth > 0.0
-    eta = float(np.min(-base[grows] / growth[grows])) * (1.0 - 1e-9)
+    eta *= 1.0 - 1e-9
     theta = 1.0 / (1.0 + eta)
-    mixed = theta * ((market.demand + eta * missing) / permitted)[pairs.task_type]
+    mixed = (theta * ((market.demand + eta * missing) / permitted))[pairs.task_type]
     at = slice(None) if columns.place is None else columns.place
     mixed[at] += (1.0 - theta) * rate
     return np.asarray(mixed)
+
+
+def permitted_servers(problem: PairProblem) -> Float:
+    """(types,) how many servers each type may use."""
+    pairs = problem.pairs
+    weight = np.repeat(problem.market.copies, np.diff(pairs.start))
+    count = np.bincount(pairs.task_type, weights=weight, minlength=problem.n_types)
+    return np.asarray(count, dtype=np.float64)

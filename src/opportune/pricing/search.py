@@ -64,6 +64,7 @@ class Search:
         rate: (m,) y = u / lambda on them.
         value: Their reward.
         gear: Name of what is at work.
+        rounding: Prices l and q where the rounded dual was left, and its temperature.
     """
 
     problem: PairProblem
@@ -76,6 +77,14 @@ class Search:
     rate: Float | None = None
     value: float = -math.inf
     gear: str = ""
+    rounding: tuple[Float, Float, float] | None = None
+
+    @property
+    def best_prices(self) -> tuple[Float, Float]:
+        """The prices l and q of the least dual value so far; some must have been offered."""
+        assert self.price is not None
+        assert self.capacity is not None
+        return self.price, self.capacity
 
     @property
     def gap(self) -> float:

@@ -13,11 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.pricing.interior import Center, find_center
-from opportune.pricing.pairs import Columns, PairProblem, all_columns, near_columns
+from opportune.pricing.pairs import (
+    Columns,
+    PairProblem,
+    all_columns,
+    columns_at,
+    near_columns,
+)
 from opportune.pricing.recovery import offer_feasible
 from opportune.pricing.search import Search
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 FINE = 1e-12
 """Gap at which there is nothing left to gain, whatever was asked for."""
@@ -27,46 +34,70 @@ ROOM = 1.3
 
 MOST_ROUNDS = 12
 
-WIDER = 6.0
-"""What the margin is multiplied by where the pairs near did not do."""
+WIDER = 1.5
+"""What the margin is multiplied by where other pairs turn out to be used."""
+
+FAR = 0.1
+"""Products to start from where all pairs are in and it failed: the middle of everything."""
+
+MUCH_WIDER = 6.0
+"""And where the pairs near cannot serve everyone."""
 
 ALL = 0.5
 """Above this share of near pairs all are taken."""
 
 
-def sift(search: Search, prices: tuple[Float, Float], margin: float, mu: float) -> None:
+def sift(search: Search, margin: float, mu: float) -> None:
     """Offer prices and rates until the gap is closed, the time is up or nothing helps.
 
     Args:
-        search: The solve.
-        prices: l (types,) and q (servers,) near the optimal ones.
+        search: The solve, with prices near the optimal ones in it.
         margin: Pairs with index at least -margin are near, in units of the largest reward;
             infinite for all pairs from the start.
         mu: Products that the barrier starts from.
     """
     problem = search.problem
+    search.gear = "sifting"
+    columns: Columns | None = None
+    violators: Int | None = np.empty(0, dtype=np.int64)
     for _ in range(MOST_ROUNDS):
-        search.gear = "barrier" if margin == np.inf else "sifting"
-        columns = (
-            all_columns(problem) if margin == np.inf else choose_columns(problem, prices, margin)
-        )
-        whole = columns.place is None
+        prices = search.best_prices
+        if margin == np.inf:
+            columns = all_columns(problem)
+        else:
+            columns = _joined(problem, columns, choose_columns(problem, prices, margin), violators)
+        if columns.place is None:
+            search.gear = "barrier"
         found = find_center(search, columns, prices, mu)
         met = _offer(search, columns, found)
         search.tell(f"{len(columns.pairs.reward)} of {problem.n_pairs} pairs")
-        if search.gap <= min(search.stop.gap, FINE) or search.out_of_time or search.infeasible:
+        closed = search.gap <= min(search.stop.gap, FINE) or (search.done and met)
+        if closed or search.out_of_time or search.infeasible:
             return
-        if whole or (search.done and met):
-            return
-        if met:
-            prices, margin, mu = (found.price, found.capacity), margin / 2, mu / 4
-        else:
-            margin *= WIDER
+        if columns.place is None:
+            if mu >= FAR:
+                return
+            mu = FAR
+            continue
+        violators = near_columns(problem, found.price, found.capacity, 0.0).place
+        margin *= WIDER if met else MUCH_WIDER
 
 
-def choose_columns(
-    problem: PairProblem, prices: tuple[Float, Float], margin: float
+def _joined(
+    problem: PairProblem, old: Columns | None, new: Columns, violators: Int | None
 ) -> Columns:
+    """Old and new columns and those that the last prices favor; all where that is most."""
+    if new.place is None or violators is None:
+        return all_columns(problem)
+    place = np.union1d(new.place, violators)
+    if old is not None and old.place is not None:
+        place = np.union1d(place, old.place)
+    return (
+        all_columns(problem) if len(place) > ALL * problem.n_pairs else columns_at(problem, place)
+    )
+
+
+def choose_columns(problem: PairProblem, prices: tuple[Float, Float], margin: float) -> Columns:
     """Pairs near the prices, enough of them to serve every type; all where that is most."""
     price, capacity = prices
     margins = np.full(problem.n_types, margin)

@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem, shorten
+from opportune.kernels.group import (
+    CountState,
+    GroupTables,
+    run_group_arrivals,
+    run_state_arrivals,
+)
 from opportune.kernels.loss import LossState, Trace, Window, World, run_arrivals
-from opportune.kernels.streams import draw_arrivals
+from opportune.kernels.streams import LossStreams, draw_arrivals
 from opportune.model.loss import LossInstance
 from opportune.model.streams import BLOCK, empty_block, loss_law, stream_key
 from opportune.policies.base import Plan
@@ -75,7 +81,7 @@ def simulate_plans(
     k = int(instance.servers_per_task.max())
     world = World(instance.match_reward, instance.servers_per_task)
     window = Window(run.warm_up, run.warm_up + run.steps)
-    states = [empty_state(instance.n_servers) for _ in plans]
+    states = [empty_state_of(plan, instance.n_servers) for plan in plans]
     traces = [empty_trace(instance) for _ in plans]
     no_log = np.zeros((0, k), dtype=np.int32)
     streams = empty_block(k)
@@ -83,7 +89,7 @@ def simulate_plans(
     while not done:
         draw_arrivals(key, block * BLOCK, law, streams)
         for plan, state, trace in zip(plans, states, traces, strict=True):
-            run_arrivals(streams, plan.tables, world, window, state, (trace, no_log))
+            serve_block(plan, streams, (world, window), state, (trace, no_log))
             done = bool(state.clock[0] >= window.horizon)
         done = done or not plans
         block += 1
@@ -99,6 +105,40 @@ def empty_state(n_servers: int) -> LossState:
         clock=np.full(1, -1, dtype=np.int64),
         picks=np.zeros(n_servers + 1, dtype=np.int64),
     )
+
+
+def empty_state_of(plan: Plan, n_servers: int) -> LossState | CountState:
+    """All servers free, before step 0, with what the plan has to remember."""
+    state = empty_state(n_servers)
+    if plan.counts is None:
+        return state
+    return CountState(
+        busy_until=state.busy_until,
+        clock=state.clock,
+        picks=state.picks,
+        busy=np.zeros(n_servers, dtype=np.int64),
+        state=np.zeros(2, dtype=np.int64),
+        ends=np.zeros(n_servers, dtype=np.int64),
+        kinds=np.zeros(n_servers, dtype=np.int64),
+    )
+
+
+def serve_block(
+    plan: Plan,
+    streams: LossStreams,
+    setting: tuple[World, Window],
+    state: LossState | CountState,
+    log: tuple[Trace, NDArray[np.int32]],
+) -> int:
+    """Serve a block of arrivals by the kernel that the plan's tables are for."""
+    world, window = setting
+    if isinstance(state, LossState):
+        return run_arrivals(streams, plan.tables, world, window, state, log)
+    if isinstance(plan.counts, GroupTables):
+        return run_group_arrivals(streams, plan.counts, world, window, state, log)
+    if plan.counts is None:
+        raise TypeError("a state with counts for a plan without")
+    return run_state_arrivals(streams, plan.counts, world, window, state, log)
 
 
 def empty_trace(instance: LossInstance) -> Trace:
@@ -129,8 +169,8 @@ def busy_paths(
     world = World(instance.match_reward, instance.servers_per_task)
     window = Window(run.warm_up, run.warm_up + run.steps)
     change = np.zeros((len(plans), window.horizon + 1), dtype=np.int64)
-    chosen: list[list[NDArray[np.int32]]] = [[] for _ in plans]
-    states = [empty_state(instance.n_servers) for _ in plans]
+    chosen = [[np.zeros((0, k), dtype=np.int32)] for _ in plans]
+    states = [empty_state_of(plan, instance.n_servers) for plan in plans]
     streams = empty_block(k)
     block, done = 0, not law.arrival > 0
     while not done:
@@ -138,7 +178,7 @@ def busy_paths(
         for p, plan in enumerate(plans):
             start = states[p].clock[0]
             log = (empty_trace(instance), np.full((BLOCK, k), -1, dtype=np.int32))
-            n = run_arrivals(streams, plan.tables, world, window, states[p], log)
+            n = serve_block(plan, streams, (world, window), states[p], log)
             at = start + np.cumsum(streams.gap[:n])
             taken = (log[1][:n] >= 0).sum(axis=1)
             np.add.at(change[p], np.minimum(at + 1, window.horizon), taken)

@@ -20,6 +20,9 @@ from opportune.experiments.papers.lag.figures import Panel, Picture
 SCALE = 1.5
 """Pixels of a PNG for each of a panel's."""
 
+MARGIN = {"left": 12, "top": 5, "right": 5, "bottom": 5}
+"""Around a panel of the page, whose letters may be wider than those it was measured with."""
+
 VARIABLE = re.compile(r"var\(--([\w-]+)\)")
 COLOR = re.compile(r"--([\w-]+):\s*(#[0-9a-f]{3,8})")
 
@@ -48,7 +51,11 @@ def png(picture: Picture) -> bytes:
 
 def svg(panel: Panel, name: str) -> Html:
     """A panel as markup whose colors are the page's variables; ids begin with ``name``."""
-    text = str(vl_convert.vegalite_to_svg(json.dumps(_whole(panel.spec), allow_nan=False)))
+    text = str(
+        vl_convert.vegalite_to_svg(
+            json.dumps(_whole({**panel.spec, "padding": MARGIN}), allow_nan=False)
+        )
+    )
     text = re.sub(r'\bid="', f'id="{name}-', text)
     return Html(re.sub(r"url\(#", f"url(#{name}-", text))
 

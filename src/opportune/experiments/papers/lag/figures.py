@@ -24,8 +24,7 @@ from opportune.experiments.chart_style import (
 )
 from opportune.experiments.papers.lag import published
 from opportune.experiments.papers.lag.causes import Compared
-from opportune.experiments.papers.lag.tables import POLICY_NAMES, Row, title_of
-from opportune.experiments.wording import signed
+from opportune.experiments.papers.lag.tables import POLICY_NAMES, Row, difference, title_of
 
 WIDE, NARROW = 470, 300
 """Width of a panel with one or two, and with three beside each other, in pixels."""
@@ -79,16 +78,7 @@ def summary_picture(cells: Sequence[Compared]) -> Picture:
     panels = []
     for name in dict.fromkeys(cell.instance for cell in cells):
         own = [cell for cell in cells if cell.instance == name and cell.paper is not None]
-        rows = [
-            {
-                "policy": POLICY_NAMES[cell.policy],
-                "value": cell.ours,
-                "low": cell.ours - (cell.half_width or 0.0),
-                "high": cell.ours + (cell.half_width or 0.0),
-                "paper": cell.paper,
-            }
-            for cell in own
-        ]
+        rows = [_around(cell) for cell in own]
         ids = [cell.policy for cell in own]
         base = alt.Chart(rows_data(rows)).encode(y=alt.Y("policy:N", sort=None, title=None))
         scale = alt.Scale(domain=[20, 100])
@@ -127,23 +117,16 @@ def sweep_picture(number: int, cells: Sequence[Compared], bounds: Sequence[Row])
 
 def _sweep_panel(name: str, cells: Sequence[Compared], limits: Sequence[Row]) -> Panel:
     ids = list(published.POLICIES)
-    rows = [
-        {
-            "load": cell.load,
-            "policy": POLICY_NAMES[cell.policy],
-            "value": cell.ours,
-            "low": cell.ours - (cell.half_width or 0.0),
-            "high": cell.ours + (cell.half_width or 0.0),
-            "paper": cell.paper,
-        }
-        for cell in cells
-        if cell.policy in ids
-    ]
+    rows = [{"load": cell.load, **_around(cell)} for cell in cells if cell.policy in ids]
     kiid = [{"load": row["load"], "value": row["kiid_percent"]} for row in limits]
-    low = min(min(row["low"], row["paper"] or row["low"]) for row in rows)
-    base = alt.Chart(rows_data(rows)).encode(
-        x=alt.X("load:Q", title="load", axis=plain_axis(9, grid=False), scale=alt.Scale(zero=False))
+    low = min(min(row["low"], row["paper"]) for row in rows)
+    x = alt.X(
+        "load:Q",
+        title="load",
+        axis=plain_axis(values=LOADS, grid=False),
+        scale=alt.Scale(domain=[0.05, 0.95], nice=False),
     )
+    base = alt.Chart(rows_data(rows)).encode(x=x)
     y = alt.Y(
         "value:Q",
         title="% of OCC-UB",
@@ -177,7 +160,7 @@ def differences_picture(cells: Sequence[Compared]) -> Picture:
             {
                 "load": f"{cell.load:g}",
                 "policy": POLICY_NAMES[cell.policy],
-                "shown": signed(f"{round(cell.difference or 0.0, 1) + 0.0:+.1f}"),
+                "shown": difference(cell.difference or 0.0),
                 "side": "ours is higher" if (cell.difference or 0.0) > 0 else "ours is lower",
                 "strength": min(1.0, abs(cell.difference or 0.0) / STRONGEST),
                 "explained": cell.cause not in ("", "noise"),
@@ -220,7 +203,7 @@ def samples_picture(rows: Sequence[Row], summary: Sequence[Row]) -> Picture:
     panels = []
     for name in dict.fromkeys(row["instance"] for row in rows):
         ids = [one for one in published.POLICIES if any(row["policy"] == one for row in rows)]
-        order = [POLICY_NAMES[one] for one in ids]
+        order = _names(ids)
         dots = [
             {"policy": POLICY_NAMES[row["policy"]], "value": row["ours"]}
             for row in rows
@@ -273,10 +256,23 @@ def panel(title: str, text: str, chart: Layers, size: tuple[int, int | alt.Step]
     return Panel(title, f"{title}: {text}.", spec)
 
 
+def _around(cell: Compared) -> Row:
+    """A cell with both ends of its interval."""
+    width = cell.half_width or 0.0
+    return {
+        "policy": POLICY_NAMES[cell.policy],
+        "value": cell.ours,
+        "low": cell.ours - width,
+        "high": cell.ours + width,
+        "paper": cell.paper,
+    }
+
+
 def _hollow(base: alt.Chart, field: str) -> alt.Chart:
     """The paper's value: a hollow diamond that nothing hides."""
-    mark = {"shape": "diamond", "size": 95, "color": INK, "strokeWidth": 1.6, "filled": False}
-    drawn: alt.Chart = base.mark_point(**mark).encode(x=alt.X(field))
+    drawn: alt.Chart = base.mark_point(
+        shape="diamond", size=95, color=INK, strokeWidth=1.6, filled=False
+    ).encode(x=alt.X(field))
     return drawn
 
 
@@ -294,6 +290,10 @@ def _shape(policies: Sequence[str]) -> alt.Shape:
         domain=[POLICY_NAMES[one] for one in policies], range=list(SHAPES[: len(policies)])
     )
     return alt.Shape("policy:N", title=None, scale=scale, legend=_legend())
+
+
+def _names(policies: Sequence[str]) -> list[str]:
+    return [POLICY_NAMES[one] for one in policies]
 
 
 def _legend() -> alt.Legend:

@@ -100,7 +100,7 @@ FULL = Extent(
     trials=20,
     scale_steps=None,
     starts=100,
-    fluid_steps=15_000,
+    fluid_steps=20_000,
 )
 """The whole paper."""
 

@@ -33,7 +33,7 @@ def page_html(
     tables: Tables,
     pictures: Mapping[str, Picture],
     facts: Sequence[tuple[str, str]],
-    missing: Mapping[str, str],
+    notes: Sequence[str],
 ) -> str:
     """The page as text.
 
@@ -41,20 +41,25 @@ def page_html(
         tables: The rows of every table.
         pictures: By name; those of tables without rows are missing.
         facts: What made the numbers, for the last section.
-        missing: Instances that were not run, and why.
+        notes: What a reader must know first, such as instances that were not run.
     """
     parts = [
         page.element("p", sections.headline(tables.sweep), class_="headline"),
-        sections.missing_note(missing),
+        sections.please_note(notes),
         page.section("What the text says", [sections.claims_table(tables.claims)]),
-        _section(pictures, ["table2"], [sections.summary_table(tables.summary)]),
-        *(_section(pictures, [f"figure{number}"], []) for number in (3, 4, 5)),
-        _section(pictures, ["table3"], [sections.sweep_tables(tables.sweep)]),
+        _section(pictures, "table2", sections.summary_table(tables.summary)),
+        *(_section(pictures, f"figure{number}") for number in (3, 4, 5)),
+        _section(pictures, "table3", sections.sweep_tables(tables.sweep)),
         page.section("Where numbers differ, and why", _differences(tables)),
-        _section(pictures, ["samples"], _if(tables.sample_summary, sections.samples_table)),
-        _section(pictures, ["blocking"], _if(tables.blocking, sections.blocking_table)),
-        _section(pictures, ["figure6"], _if(tables.convergence, sections.convergence_table)),
-        _section(pictures, ["fluid"], _if(tables.fluid, sections.fluid_table)),
+        _section(pictures, "samples", sections.samples_table(tables.sample_summary)),
+        _section(pictures, "blocking", sections.blocking_table(tables.blocking)),
+        _section(
+            pictures,
+            "figure6",
+            sections.convergence_table(tables.convergence),
+            sections.convergence_note(tables.convergence),
+        ),
+        _section(pictures, "fluid", sections.fluid_table(tables.fluid)),
         page.section("How this was made", [page.definitions(facts, "facts")]),
     ]
     here = "opportune.experiments"
@@ -70,22 +75,17 @@ def page_html(
     )
 
 
-def _if(rows: Sequence[object], table: object) -> list[Html]:
-    return [table(rows)] if rows and callable(table) else []
-
-
 def _differences(tables: Tables) -> list[Html]:
     keys = [key for key in CAUSES if any(cell.cause == key for cell in tables.sweep)]
     listed = [sections.differences_table(tables.sweep, key) for key in keys if key]
     return [sections.causes_table(tables.sweep), *listed]
 
 
-def _section(pictures: Mapping[str, Picture], names: Sequence[str], more: Sequence[Html]) -> Html:
-    """A section of pictures and the tables that belong to them; nothing if there are none."""
-    shown = [pictures[name] for name in names if name in pictures]
-    if not shown:
+def _section(pictures: Mapping[str, Picture], name: str, *more: Html) -> Html:
+    """A picture and the tables that belong to it; nothing if there is no such picture."""
+    if name not in pictures:
         return Html("")
-    return page.section(shown[0].title, [*(_figure(one) for one in shown), *more])
+    return page.section(pictures[name].title, [_figure(pictures[name]), *more])
 
 
 def _figure(picture: Picture) -> Html:

@@ -94,8 +94,6 @@ def run_lag_paper(
     records = dict(zip(units, finish(units, parts, settings, tell), strict=True))
     done = {key: records[unit] for key, unit in work.items()}
     results = Results(
-        instances=instances,
-        missing=missing,
         cells={(name, x): one for (kind, name, x), one in done.items() if kind == "cell"},
         samples={(name, int(x)): one for (kind, name, x), one in done.items() if kind == "sample"},
         points={(name, int(x)): one for (kind, name, x), one in done.items() if kind == "point"},
@@ -103,7 +101,7 @@ def run_lag_paper(
     )
     made = all_tables(results)
     told = facts(made, extent, settings.seed)
-    files = _write(out, made, told, results)
+    files = _write(out, made, told, notes(missing, quick))
     return Reproduction(
         tables=made,
         headline=headline(made.sweep),
@@ -191,6 +189,17 @@ def facts(made: Tables, extent: Extent, seed: int) -> list[tuple[str, str]]:
     ]
 
 
+def notes(missing: Mapping[str, str], quick: bool) -> list[str]:
+    """What a reader must know first: a quick run, and instances that were not run."""
+    told = []
+    if quick:
+        told.append("A quick run: few loads and short runs. Its numbers are rough.")
+    if missing:
+        told.append("The peer-review instances read data that are not part of this package.")
+    told += [f"{tables.title_of(name)} was not run. {reason}" for name, reason in missing.items()]
+    return told
+
+
 def _of(sweep: Sequence[Compared], names: Sequence[str]) -> list[Compared]:
     """The cells of some instances, in the order of the names."""
     return [cell for name in names for cell in sweep if cell.instance == name]
@@ -225,11 +234,11 @@ def _tables_by_file(made: Tables, told: Sequence[tuple[str, str]]) -> dict[str, 
 
 
 def _write(
-    out: Path, made: Tables, told: Sequence[tuple[str, str]], results: Results
+    out: Path, made: Tables, told: Sequence[tuple[str, str]], first: Sequence[str]
 ) -> tuple[Path, ...]:
     """All files; what an earlier run wrote and this one has nothing for is removed."""
     pictures = all_pictures(made)
-    html = page_html(made, pictures, told, results.missing)
+    html = page_html(made, pictures, told, first)
     contents = {PAGE: html.encode()}
     by_file = _tables_by_file(made, told)
     contents |= {f"{name}.csv": csv_bytes(rows) for name, rows in by_file.items() if rows}

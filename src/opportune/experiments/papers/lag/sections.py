@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opportune.experiments import page
@@ -10,6 +11,7 @@ from opportune.experiments.page import Html
 from opportune.experiments.papers.lag.causes import (
     CAUSES,
     CLOSE,
+    NOTES,
     Compared,
     comparable,
     counts,
@@ -17,7 +19,7 @@ from opportune.experiments.papers.lag.causes import (
 )
 from opportune.experiments.papers.lag.claims import Claim
 from opportune.experiments.papers.lag.instances import INSTANCES, POLICIES
-from opportune.experiments.papers.lag.tables import POLICY_NAMES, Row, title_of
+from opportune.experiments.papers.lag.tables import POLICY_NAMES, Row, difference, title_of
 from opportune.experiments.wording import NBSP, signed
 
 REBUILT = tuple(one.name for one in INSTANCES if one.rebuilt)
@@ -71,16 +73,12 @@ def headline(sweep: Sequence[Compared]) -> str:
     return text
 
 
-def missing_note(missing: Mapping[str, str]) -> Html:
-    """Which instances were not run, and why; nothing if all were."""
-    if not missing:
+def please_note(notes: Sequence[str]) -> Html:
+    """What a reader must know first; nothing if there is nothing."""
+    if not notes:
         return Html("")
-    items = page.joined(
-        page.element("li", f"{title_of(name)} was not run. {reason}")
-        for name, reason in missing.items()
-    )
-    told = "The peer-review instances read data that are not part of this package."
-    parts = [page.element("h2", "Please note"), page.element("p", told), page.element("ul", items)]
+    items = page.joined(page.element("li", text) for text in notes)
+    parts = [page.element("h2", "Please note"), page.element("ul", items)]
     return page.element("aside", page.joined(parts), class_="warnings", role="note")
 
 
@@ -150,8 +148,15 @@ def differences_table(cells: Sequence[Compared], cause: str) -> Html:
     ]
     head = ["Cell", "Ours", "95 %", "Paper", "95 %, assumed run", "Difference"]
     count = f"{len(own)} cell" + ("" if len(own) == 1 else "s")
-    table = page.table(f"{CAUSES[cause].split(':')[0]}: {count}", head, rows)
-    return page.folded(f"{CAUSES[cause].split(':')[0]} ({count})", table)
+    what = CAUSES[cause].split(":")[0]
+    table = page.table(f"{what}: {count}", head, rows)
+    names = dict.fromkeys(cell.instance for cell in own) if cause == "unknown" else ()
+    notes = [
+        page.element("p", f"{title_of(name)}: {NOTES[name]}.", class_="small")
+        for name in names
+        if name in NOTES
+    ]
+    return page.folded(f"{what} ({count})", page.joined([table, *notes]))
 
 
 def samples_table(rows: Sequence[Row]) -> Html:
@@ -175,9 +180,8 @@ def samples_table(rows: Sequence[Row]) -> Html:
 def _behind(row: Row) -> str:
     if row["policy"] == "lag":
         return "—"
-    text = f"{row['minus_lag_mean']:+.1f}"
-    paper = row["paper_minus_lag"]
-    return signed(text if paper is None else f"{text} ({paper:+.1f})")
+    text, paper = difference(row["minus_lag_mean"]), row["paper_minus_lag"]
+    return text if paper is None else f"{text} ({difference(paper)})"
 
 
 def blocking_table(rows: Sequence[Row]) -> Html:
@@ -214,6 +218,8 @@ def convergence_table(rows: Sequence[Row]) -> Html:
     for name in dict.fromkeys(row["instance"] for row in rows):
         own = [at[name, n] for n in copies]
         lines.append([title_of(name), "% of OCC-UB", *(_point(row) for row in own)])
+        if any(row["first_trials"] < row["trials"] for row in own):
+            lines.append(["", f"first {own[0]['first_trials']} trials", *map(_first, own)])
         lines.append(["", "turned away", *(f"{row['blocking']:.4f}" for row in own)])
     head = ["Instance", "<What", *(f"n = {n:,}" for n in copies)]
     return page.table("LAG at load 0.8 ± 95 % interval (what the paper's text says)", head, lines)
@@ -228,6 +234,27 @@ def _point(row: Row) -> str:
     return f"{row['percent_of_bound']:.1f}{width}{said}"
 
 
+def _first(row: Row) -> str:
+    """As many trials as the paper's."""
+    return f"{row['first_percent']:.1f}"
+
+
+def convergence_note(rows: Sequence[Row]) -> Html:
+    """How far the paper's statements are from ours, and whether noise explains it."""
+    told = [
+        f"{title_of(row['instance'])} at n = {row['n']:,}: {difference(row['outside'])} points "
+        f"({'within' if row['within_noise'] else 'beyond'} the noise of both, "
+        f"± {math.hypot(row['half_width'] or 0.0, row['paper_half_width'] or 0.0):.1f}; first "
+        f"{row['first_trials']} trials {difference(row['first_outside'])})"
+        for row in rows
+        if row["outside"]
+    ]
+    if not told:
+        return Html("")
+    text = "Outside of what the paper says: " + "; ".join(told) + "."
+    return page.element("p", text, class_="small")
+
+
 def fluid_table(rows: Sequence[Row]) -> Html:
     """Residual of x_hat and convergence from random starts."""
     lines = [
@@ -237,10 +264,10 @@ def fluid_table(rows: Sequence[Row]) -> Html:
             f"{row['arrived']} of {row['starts']}",
             "—" if row["steps_median"] is None else f"{row['steps_median']:,}",
             "—" if row["steps_most"] is None else f"{row['steps_most']:,}",
-            f"{row['largest_distance']:.1e} after {row['steps_run']:,} steps",
+            f"{row['largest_distance']:.0e}",
         ]
         for row in rows
     ]
     head = ["Instance", "max |G(x̂) − x̂|", "Starts that arrive", "Steps, median", "Steps, most",
-            "Largest distance left"]  # fmt: skip
+            "Followed down to"]  # fmt: skip
     return page.table("Fluid map of LAG at load 0.8", head, lines)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from opportune.experiments.papers.lag import published
-from opportune.experiments.papers.lag.causes import Compared, cause_of, single_run
+from opportune.experiments.papers.lag.causes import Compared, cause_of, mean_of, single_run
 from opportune.experiments.papers.lag.instances import (
     INSTANCES,
     SCALE_LOAD,
     SUMMARY_LOAD,
-    PaperInstance,
 )
-from opportune.experiments.papers.lag.units import Record
+from opportune.experiments.papers.lag.published import ROUNDING
+from opportune.experiments.papers.lag.units import PAPER_TRIALS, Record
+from opportune.experiments.wording import signed
 
 Row = dict[str, Any]
 """A row of a table by column; every row of a table has the same columns."""
@@ -26,16 +28,12 @@ class Results:
     """The records of all pieces, by what they are of.
 
     Attributes:
-        instances: Those that were run, in the order of the paper.
-        missing: Short name of those that were not, and why.
         cells: Record of a comparison by instance (short name) and load.
         samples: Record of a comparison by instance (short name) and number of the sample.
         points: Record of a point of the convergence figure by instance (short name) and n.
         fluid: Record of the fluid limit by instance (short name).
     """
 
-    instances: tuple[PaperInstance, ...]
-    missing: Mapping[str, str]
     cells: Mapping[tuple[str, float], Record]
     samples: Mapping[tuple[str, int], Record]
     points: Mapping[tuple[str, int], Record]
@@ -57,6 +55,12 @@ POLICY_NAMES = {
 def title_of(name: str) -> str:
     """An instance as the paper writes it."""
     return next(one.title for one in INSTANCES if one.name == name)
+
+
+def difference(value: float) -> str:
+    """A difference in points with its sign; none if it rounds to zero."""
+    text = f"{value:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else signed(text)
 
 
 def is_rebuilt(name: str) -> bool:
@@ -223,7 +227,10 @@ def convergence_rows(results: Results) -> list[Row]:
     """Figure 6: LAG by the number of copies, and what the text says of it."""
     rows = []
     for (name, n), record in results.points.items():
-        reward = _said(name, n, "reward")
+        reward, first = _said(name, n, "reward"), record["first"]
+        percent, width = record["percent_of_bound"], record["half_width"]
+        noise = mean_of(PAPER_TRIALS, width, record["trials"])
+        outside = _outside(percent, reward)
         rows.append(
             {
                 "instance": name,
@@ -231,12 +238,20 @@ def convergence_rows(results: Results) -> list[Row]:
                 "m": record["m"],
                 "steps": record["steps"],
                 "trials": record["trials"],
-                "percent_of_bound": record["percent_of_bound"],
-                "half_width": record["half_width"],
+                "percent_of_bound": percent,
+                "half_width": width,
                 "blocking": record["blocking"],
+                "first_trials": first["trials"],
+                "first_percent": first["percent_of_bound"],
+                "first_half_width": first["half_width"],
                 "paper_low": None if reward is None else reward[0],
                 "paper_high": None if reward is None else reward[1],
-                "outside": _outside(record["percent_of_bound"], reward),
+                "paper_half_width": None if reward is None else noise,
+                "outside": outside,
+                "first_outside": _outside(first["percent_of_bound"], reward),
+                "within_noise": None
+                if outside is None
+                else abs(outside) <= math.hypot(width or 0.0, noise or ROUNDING),
             }
         )
     return rows

@@ -1,0 +1,375 @@
+"""``opportune paper lag``: published numbers, pieces that survive an interruption, the page."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opportune.cli import paper, run
+from opportune.errors import InputError, MissingExtraError
+from opportune.experiments.comparison import compare
+from opportune.experiments.papers.lag import published, resume
+from opportune.experiments.papers.lag.causes import (
+    ASSUMED_STEPS,
+    COMPARABLE,
+    Compared,
+    cause_of,
+    implied_steps,
+    single_run,
+)
+from opportune.experiments.papers.lag.instances import INSTANCES, available
+from opportune.experiments.papers.lag.reproduction import run_lag_paper
+from opportune.experiments.papers.lag.resume import Parts, Record, Watch, finish
+from opportune.experiments.papers.lag.units import Cell, Fluid, Point
+from opportune.experiments.settings import Settings
+from opportune.model.files import load_instance
+from tests.structure.layers import imported
+from tests.structure.sources import sources
+
+SPECIFIED = ("specialist", "priority", "unfriendly", "lowrank")
+SMALL = Cell("priority-v1", 0.5, ("lag", "random"), 2_000, 3, 1)
+UNITS = (
+    SMALL,
+    replace(SMALL, load=0.7),
+    Point("priority-v1", 0.8, 4, 2, 500, 1),
+    Fluid("priority-v1", 0.8, 2, 50, 1),
+)
+
+
+def silent(share: float, text: str) -> None:
+    """A progress callback that nobody watches."""
+
+
+@pytest.fixture
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPPORTUNE_DATA", raising=False)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``--quick`` writes without the data folder."""
+    out = tmp_path_factory.mktemp("lag")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPPORTUNE_DATA", raising=False)
+        assert run(["paper", "lag", "--quick", "--workers", "2", "--out", str(out)]) == 0
+    return out
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """A CSV file."""
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def csv_files(folder: Path) -> dict[str, bytes]:
+    """The bytes of every CSV file of a folder."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.csv"))}
+
+
+# ---------------------------------------------------------------- what the paper published
+
+
+def test_both_published_tables_agree_at_load_07() -> None:
+    assert len(published.load_sweep()) == 52 * 5
+    for (instance, policy), value in published.summary().items():
+        assert published.load_sweep()[instance, 0.7, policy] == value
+
+
+def test_published_numbers_are_percentages_of_known_instances_and_policies() -> None:
+    names = {one.name for one in INSTANCES}
+    assert {name for name, _, _ in published.load_sweep()} == names
+    assert {one.instance for one in published.convergence()} == names
+    assert all(20 < value < 100 for value in published.load_sweep().values())
+    assert published.loads_of("priority") == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+
+
+@pytest.mark.parametrize("name", SPECIFIED)
+def test_cells_that_leave_only_noise_open_are_the_papers(name: str) -> None:
+    """LAG, Whittle, Greedy, Random within 1.5 points and our interval; but LAG, Priority, .2.
+
+    That cell is decided by the order of servers with index zero; the rule that takes the lower
+    capacity price first reaches the paper's number there.
+    """
+    policies = (*COMPARABLE, "lag-cheapest")
+    for load in published.loads_of(name):
+        instance = load_instance(f"{name}-v1", load)
+        result = compare(instance, Settings(policies, steps=200_000, replications=5))
+        for policy in COMPARABLE:
+            tie = (name, load, policy) == ("priority", 0.2, "lag")
+            row = result.row("lag-cheapest" if tie else policy)
+            paper = published.load_sweep()[name, load, policy]
+            assert abs(row.percent_of_bound - paper) < 1.5 + row.half_width, (load, policy)
+            if tie:
+                assert result.row("lag").percent_of_bound < paper - 5
+
+
+# ------------------------------------------------------------------------ pieces of work
+
+
+def test_a_run_gives_the_same_for_any_workers_and_backend(tmp_path: Path) -> None:
+    found = [
+        finish(UNITS, Parts(tmp_path / name), Settings(workers=workers, backend=backend), silent)
+        for name, workers, backend in (("a", 1, "threads"), ("b", 2, "threads"), ("c", 2, "loky"))
+    ]
+    assert json.dumps(found[0]) == json.dumps(found[1]) == json.dumps(found[2])
+
+
+class Counting(Cell):
+    """A cell that notes that it was run."""
+
+    ran: list[float]
+
+    def run(self, watch: Watch) -> Record:
+        """Note it, and give a record."""
+        Counting.ran.append(self.load)
+        return {"load": self.load}
+
+
+def test_finished_pieces_are_not_run_again(tmp_path: Path) -> None:
+    units = [Counting(**vars(replace(SMALL, load=load))) for load in (0.1, 0.2, 0.1, 0.3)]
+    Counting.ran = []
+    parts = Parts(tmp_path)
+    first = finish(units, parts, Settings(), silent)
+    assert Counting.ran == [0.1, 0.2, 0.3]
+    assert first == [{"load": one.load} for one in units]
+    parts.path(units[1]).write_text("damaged {")
+    assert finish(units, parts, Settings(workers=2), silent) == first
+    assert Counting.ran == [0.1, 0.2, 0.3, 0.2]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path, workers: int) -> None:
+    units = [Counting(**vars(replace(SMALL, load=i / 10))) for i in range(1, 9)]
+    Counting.ran = []
+    told: list[float] = []
+
+    def interrupt(share: float, text: str) -> None:
+        told.append(share)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+
+    settings = Settings(workers=workers)
+    with pytest.raises(KeyboardInterrupt):
+        finish(units, Parts(tmp_path), settings, interrupt)
+    kept = len(list(tmp_path.glob("*.json")))
+    assert kept == 3
+    Counting.ran = []
+    assert finish(units, Parts(tmp_path), settings, silent) == [{"load": u.load} for u in units]
+    assert len(Counting.ran) == 8 - kept
+    assert list(tmp_path.glob("*.tmp")) == []
+
+
+def test_a_running_piece_stops_when_it_is_told(tmp_path: Path) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    for unit in UNITS:
+        with pytest.raises(KeyboardInterrupt):
+            unit.run(stop)
+
+
+def test_the_name_of_a_piece_follows_settings_instance_and_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Parts(tmp_path)
+    changed = [
+        replace(SMALL, seed=2),
+        replace(SMALL, steps=2_001),
+        replace(SMALL, replications=4),
+        replace(SMALL, policies=("lag",)),
+        replace(SMALL, instance="specialist-v1"),
+    ]
+    names = {parts.path(unit) for unit in [SMALL, *changed]}
+    assert len(names) == 1 + len(changed)
+    assert parts.path(replace(SMALL)) in names
+    monkeypatch.setattr(resume, "code_version", lambda: "other")
+    assert parts.path(SMALL) not in names
+
+
+def test_the_code_that_names_a_piece_is_all_that_computes_it() -> None:
+    """Every module that the units import, directly or not, is among ``COMPUTED_BY``."""
+    known = {source.module: source for source in sources("src/opportune")}
+    hashed = {
+        path.relative_to(resume.PACKAGE).as_posix()
+        for pattern in resume.COMPUTED_BY
+        for path in resume.PACKAGE.glob(pattern)
+    }
+    waiting, seen = ["opportune.experiments.papers.lag.units"], set()
+    while waiting:
+        module = waiting.pop()
+        while module and module not in known:
+            module = module.rpartition(".")[0]
+        if module in ("", "opportune") or module in seen:
+            continue
+        seen.add(module)
+        waiting += [target for _, target in imported(known[module])]
+    needed = {known[module].path.removeprefix("src/opportune/") for module in seen}
+    assert {path for path in needed - hashed if not path.endswith("__init__.py")} == set()
+    assert "policies/loss/lag.py" in hashed
+
+
+# ------------------------------------------------------------------------------- causes
+
+
+def cell(**changes: object) -> Compared:
+    """A cell that agrees with the paper, changed."""
+    plain = Compared("priority", "priority-v1", 0.4, "greedy", 70.0, 0.2, 70.1, 1.0)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rebuilt", "cheapest", "cause"),
+    [
+        ({}, False, None, ""),
+        ({"paper": 70.25}, False, None, ""),  # the interval and the rounding
+        ({"paper": 70.26}, False, None, "noise"),
+        ({"paper": 71.0}, False, None, "noise"),
+        ({"paper": 69.0}, True, None, "matrix"),
+        ({"paper": 72.0, "policy": "alg-sc-lp"}, False, None, "interior"),
+        ({"paper": 72.0, "policy": "lag"}, False, 71.5, "ties"),
+        ({"paper": 72.0, "policy": "lag"}, False, 70.0, "unknown"),
+        ({"paper": 72.0, "policy": "whittle"}, False, 72.0, "unknown"),
+        ({"paper": 72.0, "paper_half_width": None, "half_width": None}, False, None, "unknown"),
+        ({"paper": None}, False, None, ""),
+    ],
+)
+def test_the_cause_of_a_difference(
+    changes: dict[str, object], rebuilt: bool, cheapest: float | None, cause: str
+) -> None:
+    assert cause_of(cell(**changes), rebuilt, cheapest) == cause
+
+
+def test_a_single_run_is_as_wide_as_its_length_says() -> None:
+    """Four replications of 25,000 steps are one run of the assumed length, but for t and 1.96."""
+    width = single_run(1.0, 4, ASSUMED_STEPS // 4)
+    assert width == pytest.approx(np.hypot(1.96 / 3.1824, 0.05), rel=1e-3)
+    assert single_run(None, 4, 1000) is None
+    assert single_run(1.0, 1, 1000) is None
+
+
+def test_the_length_of_the_papers_runs_is_found_from_its_noise() -> None:
+    """Cells made with runs of a known length give that length back, within its own error."""
+    generator = np.random.default_rng(5)
+    n, steps, length, t = 20, 1_000_000, 60_000, 2.093
+    cells = []
+    for _ in range(2_000):
+        deviation = generator.uniform(100, 400)  # of one step
+        ours = deviation * generator.standard_normal() / np.sqrt(n * steps)
+        paper = round(deviation * generator.standard_normal() / np.sqrt(length), 1)
+        width = t * deviation / np.sqrt(n * steps)
+        cells.append(cell(ours=ours, paper=paper, half_width=width))
+    found = implied_steps(cells, n, steps)
+    assert found == pytest.approx(length, rel=0.1)
+    assert implied_steps([cell(policy="lag")], n, steps) is None
+
+
+# ----------------------------------------------------------------------- the whole run
+
+
+def test_the_quick_run_writes_every_table_and_picture(quick: Path) -> None:
+    names = {path.name for path in quick.iterdir()}
+    tables = {"table2", "table3", "bounds", "figure4", "figure5", "figure6", "blocking"}
+    assert {f"{name}.csv" for name in tables | {"fluid", "fluid_paths", "claims", "run"}} <= names
+    for name in ("table2", "table3", "figure4", "figure5", "figure6", "blocking", "fluid"):
+        content = (quick / f"{name}.png").read_bytes()
+        assert content.startswith(b"\x89PNG"), name
+        assert len(content) > 10_000, name
+    assert {"figure3.csv", "figure3.png", "samples.csv"} & names == set()
+
+
+def test_every_cell_stands_beside_the_papers(quick: Path) -> None:
+    table = rows(quick / "table3.csv")
+    assert {row["instance"] for row in table} == set(SPECIFIED)
+    for row in table:
+        paper = published.load_sweep().get((row["instance"], float(row["load"]), row["policy"]))
+        assert row["paper"] == ("" if paper is None else f"{paper:g}")
+        if paper is not None:
+            difference = float(row["ours"]) - paper
+            assert float(row["difference"]) == pytest.approx(difference, abs=1e-5)
+    summary = [row for row in table if row["load"] == "0.7"]
+    assert rows(quick / "table2.csv") == summary
+
+
+def test_the_quick_run_finds_fixed_points_and_blocking(quick: Path) -> None:
+    for row in rows(quick / "fluid.csv"):
+        assert float(row["residual"]) < 1e-9
+    exact = {row["instance"]: row["exact"] for row in rows(quick / "blocking.csv")}
+    assert float(exact["specialist"]) == pytest.approx(0.1330, abs=5e-5)
+    assert float(exact["priority"]) == pytest.approx(0.1308, abs=5e-5)
+    assert exact["unfriendly"] == exact["lowrank"] == ""
+
+
+def test_the_page_opens_offline_and_says_what_is_missing(quick: Path) -> None:
+    text = (quick / "lag.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in text
+    assert "<script" not in text
+    assert re.findall(r'(?:src|href)="(?!#)', text) == []
+    assert re.findall(r"\$[a-z]+", text) == []
+    for name in ("TMLR", "ICLR"):
+        assert f"{name} was not run. OPPORTUNE_DATA: not set" in text
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    for title in ("Table 2", "Table 3", "Figure 4", "Figure 5", "Figure 6", "Fluid limit"):
+        assert title in text
+
+
+@pytest.mark.usefixtures("no_data")
+def test_a_second_run_keeps_all_pieces_and_gives_the_same_bytes(quick: Path) -> None:
+    before = csv_files(quick)
+    again = run_lag_paper(quick, Settings(), quick=True)
+    assert again.kept == again.pieces
+    assert csv_files(quick) == before
+
+
+@pytest.mark.usefixtures("no_data")
+def test_one_worker_gives_the_same_bytes(quick: Path, tmp_path: Path) -> None:
+    made = run_lag_paper(tmp_path, Settings(), quick=True)
+    assert made.kept == 0
+    assert csv_files(tmp_path) == csv_files(quick)
+
+
+@pytest.mark.usefixtures("no_data")
+def test_instances_without_data_are_missing_with_a_reason() -> None:
+    found, missing = available()
+    assert tuple(one.name for one in found) == SPECIFIED
+    assert set(missing) == {"tmlr", "iclr"}
+    assert all("OPPORTUNE_DATA" in reason for reason in missing.values())
+
+
+def test_all_instances_run_with_the_data(data: Path) -> None:
+    found, missing = available()
+    assert found == INSTANCES
+    assert missing == {}
+
+
+def test_an_interrupt_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("opportune.experiments.papers.lag.reproduction.run_lag_paper", interrupted)
+    assert run(["paper", "lag", "--out", str(tmp_path)]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.write_text("text")
+    with pytest.raises(InputError, match="a folder"):
+        run_lag_paper(place, Settings(), quick=True)
+    assert run(["paper", "lag", "--quick", "--out", str(place)]) == 1
+
+
+def test_a_missing_extra_is_named_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name}", name="altair")
+
+    monkeypatch.setattr(paper.importlib, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"opportune\[report\]"):
+        paper.lag(out=Path("nowhere"))
