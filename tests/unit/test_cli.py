@@ -188,7 +188,7 @@ def test_check_lists_problems(capsys: pytest.CaptureFixture[str], tmp_path: Path
         (["compare", "priority-v1", "--load", ".7", "--steps", "0"], 1, "steps"),
         (["compare", "priority-v1", "--load", ".7", "--seed", "-1"], 1, "seed"),
         (["compare", "priority-v1", "--load", ".7", "--workers", "0"], 1, "workers"),
-        (["compare", "priority-v1", "--load", ".7", "--backend", "ray!"], 1, "threads"),
+        (["compare", "priority-v1", "--load", ".7", "--backend", "ray!"], 2, "threads"),
         (["compare", "priority-v1", "--load", "0"], 1, "above 0"),
         (["compare", "priority-v1", "--load", "-1"], 1, "above 0"),
         (["compare", "priority-v1", "--load", "nan"], 1, "above 0"),

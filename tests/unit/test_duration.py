@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from opportune.errors import InputError
 from opportune.model.duration import Deterministic, Empirical, Geometric, memoryless_mean
+from opportune.model.files import load_instance
 
 NOT_STEPS: list[Any] = [0, -3, 2.5, "3", math.nan, math.inf, True, None, 2**41, [3]]
 NOT_MEANS: list[Any] = [0, 0.5, -1.0, "10", math.nan, math.inf, True, None, 3 + 0j]
@@ -112,3 +114,14 @@ def test_memoryless_mean_needs_one_mean() -> None:
     assert memoryless_mean((Geometric(5), Geometric(6))) is None
     assert memoryless_mean((Deterministic(1), Geometric(1))) == 1.0
     assert memoryless_mean((Deterministic(2),)) is None
+
+
+def test_an_inline_histogram_takes_no_keys_of_a_file(tmp_path: Path) -> None:
+    """Keys that would be ignored are refused."""
+    path = tmp_path / "instance.toml"
+    path.write_text(
+        "match_reward = [[1.0, 0.5]]\narrival_rate = [0.1]\nservers_per_task = 1\n"
+        'duration = {kind = "empirical", steps = [30], weight = [1], per_step = 30}\n'
+    )
+    with pytest.raises(InputError, match="per_step"):
+        load_instance(path)

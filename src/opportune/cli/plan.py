@@ -16,6 +16,7 @@ from opportune.experiments.comparison import Bound, bound_at
 from opportune.experiments.prices import Blocking, blocking_of, choose_prices
 from opportune.experiments.records import plan_record
 from opportune.model.files import load_instance
+from opportune.model.loss import LossInstance
 from opportune.policies.loss.lag import Lag
 from opportune.pricing.feasibility import max_load
 from opportune.pricing.relaxation import Relaxation
@@ -58,7 +59,9 @@ def plan(
         columns = ("task_type", "server", "score", "opportunity_cost", "index", "assignment_rate")
         print_csv(columns, _pairs(prices))
     else:
-        _print(prices, record, (bound, blocking))
+        _print_summary(prices, record, (bound, blocking))
+        if out is None:
+            _print_tables(prices)
 
 
 def _pairs(prices: Relaxation) -> list[tuple[Any, ...]]:
@@ -100,7 +103,9 @@ def _write(out: Path, record: dict[str, Any], prices: Relaxation) -> None:
     print_note(f"plan: {out}, {out.with_suffix('.npz').name}")
 
 
-def _print(prices: Relaxation, record: dict[str, Any], known: tuple[Bound, Blocking]) -> None:
+def _print_summary(
+    prices: Relaxation, record: dict[str, Any], known: tuple[Bound, Blocking]
+) -> None:
     instance = prices.instance
     bound, blocking = known
     print(f"{instance.name}: load {instance.load:.4g}, largest feasible {record['max_load']:.4g}")
@@ -113,20 +118,55 @@ def _print(prices: Relaxation, record: dict[str, Any], known: tuple[Bound, Block
     print(f"blocking {blocking.value:.4g}{width} ({blocking.method}){erlang}")
     at = "" if bound.blocking is None else " at this blocking"
     print(f"bound {bound.name}{at}: {bound.value:.8g} per step, {bound.label}")
-    rows = [
+
+
+def _print_tables(prices: Relaxation) -> None:
+    """Types, servers and pairs; equal servers of a group share a row."""
+    instance = prices.instance
+    types = [
         (name, f"{instance.arrival_rate[v]:.4g}", f"{prices.demand_price[v]:.6g}")
         for v, name in enumerate(instance.task_types)
     ]
-    print_table("Task types", ("type", "arrivals/step", "demand price"), rows[:MOST_ROWS])
+    print_table("Task types", ("type", "arrivals/step", "demand price"), types[:MOST_ROWS])
+    groups = _groups(instance)
     servers = [
         (name, f"{prices.capacity_price[r]:.6g}", f"{prices.free_fraction[r]:.4f}")
-        for r, name in enumerate(instance.servers)
+        for name, r in groups
     ]
-    print_table("Servers", ("server", "capacity price/step", "free share"), servers[:MOST_ROWS])
-    pairs = sorted(_pairs(prices), key=lambda pair: -pair[5])
-    shown = [(f"{pair[0]} -> {pair[1]}", *(f"{x:.5g}" for x in pair[2:])) for pair in pairs]
-    columns = ("pair", "score", "opportunity cost", "index", "assignments/step")
-    print_table("Pairs by assignment rate", columns, shown[:MOST_ROWS])
-    hidden = max(len(rows), len(servers), len(pairs)) - MOST_ROWS
-    if hidden > 0:
+    columns = ("server (how many equal)", "capacity price/step", "free share")
+    print_table("Servers", columns, servers[:MOST_ROWS])
+    cost = prices.opportunity_cost
+    pairs = sorted(
+        (-prices.assignment_rate[v, r], instance.task_types[v], name, v, r)
+        for v in range(instance.n_types)
+        for name, r in groups
+        if instance.allowed[v, r]
+    )
+    rows = [
+        (
+            task_type,
+            name,
+            f"{instance.match_reward[v, r]:.5g}",
+            f"{cost[v, r]:.5g}",
+            f"{prices.index[v, r]:.5g}",
+            f"{-minus_rate:.5g}",
+        )
+        for minus_rate, task_type, name, v, r in pairs
+    ]
+    head = ("type", "server", "score", "opportunity cost", "index", "assignments/step each")
+    print_table("Pairs by assignment rate", head, rows[:MOST_ROWS])
+    if max(len(types), len(servers), len(rows)) > MOST_ROWS:
         print(f"first {MOST_ROWS} rows of each table; --format json or csv, or --out, has all")
+
+
+def _groups(instance: LossInstance) -> list[tuple[str, int]]:
+    """Equal servers of one name (``nurse/1``, ``nurse/2``) as ``nurse (2)``, with the first one."""
+    found: dict[tuple[str, bytes], list[int]] = {}
+    for r, name in enumerate(instance.servers):
+        column = instance.match_reward[:, r].tobytes() + instance.allowed[:, r].tobytes()
+        stem = name.rpartition("/")[0] or name
+        found.setdefault((stem, column), []).append(r)
+    return [
+        (f"{stem} ({len(same)})" if len(same) > 1 else instance.servers[same[0]], same[0])
+        for (stem, _), same in found.items()
+    ]

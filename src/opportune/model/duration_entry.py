@@ -119,7 +119,9 @@ def _one(field: str, value: object, base: Path) -> Duration:
         hint = did_you_mean(kind, KEYS) if isinstance(kind, str) else ""
         told = "missing" if kind is None else shorten(kind)
         raise InputError(Problem(f"{field}.kind", told, "one of " + ", ".join(KEYS), hint))
-    problems = unknown_keys(field, value, ("kind", *KEYS[kind]), OTHER_WORDS)
+    inline = kind == "empirical" and "file" not in value
+    own = ("steps", "weight") if inline else KEYS[kind]
+    problems = unknown_keys(field, value, ("kind", *own), OTHER_WORDS)
     needed = KEYS[kind] if kind != "empirical" else ("steps", "weight")
     if kind == "empirical" and "file" in value:
         if "task" in value:

@@ -144,7 +144,7 @@ def serving_problem(instance: LossInstance, factor: float) -> PairProblem:
     """
     used = instance.arrival_rate > 0
     reward = np.divide(1.0, instance.arrival_rate, out=np.zeros(instance.n_types), where=used)
-    return _listed(instance, AT_MOST, instance.allowed * reward[:, None], factor)
+    return _listed(instance, AT_MOST, np.where(instance.allowed, reward[:, None], 0.0), factor)
 
 
 def _listed(instance: LossInstance, demand: Demand, reward: Float, factor: float) -> PairProblem:
