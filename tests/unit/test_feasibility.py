@@ -72,7 +72,7 @@ def test_the_message_of_a_type_that_falls_short() -> None:
     with pytest.raises(OverloadError) as caught:
         price(instance)
     assert str(caught.value) == (
-        "needs 0.5 assignments per step, its 3 permitted servers can give at most 0.4286: "
+        "type A needs 0.5 assignments per step, its 3 permitted servers can give at most 0.4286: "
         "largest feasible rate of A: 0.4, or permit 1 more server"
     )
     assert [problem.field for problem in caught.value.problems] == ["type A"]

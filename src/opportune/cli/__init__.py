@@ -5,12 +5,14 @@ Exit codes: 0 well, 1 bad input (what to change is printed), 2 wrong usage, 130 
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from opportune import __version__
+from opportune.cli.output import command_line
 from opportune.errors import OpportuneError
 
 COMMANDS = {
@@ -45,10 +47,12 @@ def run(arguments: list[str] | None = None) -> int:
     Args:
         arguments: Words after ``opportune``; those of the process if None.
     """
+    words = sys.argv[1:] if arguments is None else arguments
+    command_line.set(shlex.join(["opportune", *words]))
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
         code = app(
-            arguments,
+            words,
             exit_on_error=False,
             print_error=False,
             result_action="return_value",

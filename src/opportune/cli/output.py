@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from rich.table import Table
 
 from opportune.errors import InputError, MissingExtraError, Problem
 from opportune.experiments.settings import Progress as ProgressCallback
+
+command_line: ContextVar[str] = ContextVar("command_line", default="")
+"""The command as the user typed it, for the provenance of a report."""
 
 EXTRAS = {"report": "opportune.experiments.report"}
 """Extra -> the module that needs its packages, imported when it is asked for."""
@@ -125,7 +129,7 @@ def report_writer(path: Path | None) -> Callable[[Sequence[Any], str], None]:
         raise
 
     def write(results: Sequence[Any], title: str) -> None:
-        report.write_report(results, path, title)
+        report.write_report(results, path, title, command_line.get())
         print_note(f"report: {path}")
 
     return write

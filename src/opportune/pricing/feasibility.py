@@ -164,7 +164,7 @@ def _type_problems(instance: LossInstance) -> tuple[Problem, ...]:
         problems.append(
             Problem(
                 f"type {name}",
-                f"needs {k * rate:.4g} assignments per step, its {permitted} permitted "
+                f"type {name} needs {k * rate:.4g} assignments per step, its {permitted} permitted "
                 f"server{plural} can give at most {most:.4g}",
                 "enough permitted servers",
                 f"largest feasible rate of {name}: {_type_limit(instance, int(v)):.4g}, or permit "
