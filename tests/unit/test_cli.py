@@ -265,3 +265,43 @@ def test_the_installed_command_survives_a_closed_pipe() -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
+
+
+def test_scale_has_the_documented_shape(capsys: pytest.CaptureFixture[str]) -> None:
+    """CONVENTIONS: rows n, m, steps, percent_of_bound, half_width, blocking; m = floor(sqrt n)."""
+    got = record(
+        capsys, "scale", "specialist-v1", "--load", ".8", "--n", "1,9", "--steps", "300",
+        "--replications", "2",
+    )  # fmt: skip
+    assert [(row["n"], row["m"]) for row in got["rows"]] == [(1, 1), (9, 3)]
+    for row in got["rows"]:
+        assert {"steps", "percent_of_bound", "half_width", "blocking"} <= set(row)
+    assert call(capsys, "scale", "specialist-v1", "--load", ".8", "--n", "1,x")[0] == 1
+
+
+def test_policies_and_catalog_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """What can be compared, and on what."""
+    policies = record(capsys, "policies")["policies"]
+    assert policies[0] == {
+        "policy": "lag", "usual": "yes", "title": "LAG: score minus opportunity cost",
+    }  # fmt: skip
+    ids = [one["instance"] for one in record(capsys, "catalog")["instances"]]
+    assert {"specialist-v1", "priority-v1", "bank-v1"} <= set(ids)
+
+
+def test_every_policy_that_fits_runs_with_all(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With ``--policies all`` one that does not fit is left out with its reason; named, it fails."""
+    path = tmp_path / "small.toml"
+    path.write_text(
+        "match_reward = [[1.0, 0.5, 0.2], [0.0, 0.9, 0.3]]\narrival_rate = [0.1, 0.1]\n"
+        'duration = {kind = "deterministic", steps = 2}\n'
+        "allowed = [[true, true, false], [true, true, true]]\n"
+    )
+    got = record(capsys, "compare", str(path), "--policies", "all", *QUICK)
+    ran = {row["policy"] for row in got["policies"]}
+    assert {"lag", "greedy", "auto"} <= ran
+    assert "optimal" not in ran
+    assert any(text.startswith("optimal is left out") for text in got["warnings"])
+    assert call(capsys, "compare", str(path), "--policies", "optimal", *QUICK)[0] == 1

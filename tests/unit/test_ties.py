@@ -12,6 +12,7 @@ from opportune.model.duration import Geometric
 from opportune.model.loss import LossInstance, loss_instance
 from opportune.pricing.demand import AT_MOST, FULL, Demand
 from opportune.pricing.occupancy import price
+from opportune.pricing.relaxation import Relaxation
 from opportune.pricing.ties import least_squares_rates
 from tests import textbook
 from tests.instances import Shape, random_instance
@@ -34,16 +35,17 @@ def test_equal_servers_get_equal_rates() -> None:
             assert prices.capacity_price[0] == prices.capacity_price[1]
 
 
-def test_no_other_optimal_rates_have_a_smaller_sum_of_squares() -> None:
+@pytest.mark.parametrize("demand", [FULL, AT_MOST])
+def test_no_other_optimal_rates_have_a_smaller_sum_of_squares(demand: Demand) -> None:
     """Against optimal vertices in random directions and all points between them and ours."""
     rng = np.random.default_rng(18)
     moved = 0
     for _ in range(30):
         instance = random_instance(rng, Shape(scores="levels", k=2), load=0.8 * rng.random() + 0.1)
-        prices = price(instance)
+        prices = price(instance, demand)
         ours = squares(instance, prices.assignment_rate)
         for _ in range(6):
-            other = optimal_vertex(rng, instance, prices.value)
+            other = optimal_vertex(rng, instance, prices)
             moved += not np.allclose(other, prices.assignment_rate, atol=1e-7)
             assert squares(instance, other) >= ours * (1 - 1e-6)
             toward = 0.999 * prices.assignment_rate + 0.001 * other
@@ -51,8 +53,11 @@ def test_no_other_optimal_rates_have_a_smaller_sum_of_squares() -> None:
     assert moved > 50
 
 
-def optimal_vertex(rng: np.random.Generator, instance: LossInstance, value: float) -> np.ndarray:
+def optimal_vertex(
+    rng: np.random.Generator, instance: LossInstance, prices: Relaxation
+) -> np.ndarray:
     """An optimal u in a random direction: the reward is so large that it comes first."""
+    at_most, value = prices.demand.at_most, prices.value
     nudge = rng.random(instance.match_reward.shape) * 1e-4
     nudged = loss_instance(
         instance.match_reward + nudge,
@@ -60,7 +65,7 @@ def optimal_vertex(rng: np.random.Generator, instance: LossInstance, value: floa
         list(instance.duration),
         instance.servers_per_task.tolist(),
     )
-    solved = textbook.occupancy(nudged)
+    solved = textbook.occupancy(nudged, at_most=at_most)
     u = solved.x[: nudge.size].reshape(nudge.shape)
     assert np.sum(instance.match_reward * u) == pytest.approx(value, rel=1e-7)
     return np.asarray(u)
@@ -102,15 +107,20 @@ def test_it_is_the_quadratic_program_by_another_method() -> None:
     assert free == pytest.approx(phis(found.x), abs=1e-6)
 
 
-def test_a_slack_type_is_served_as_little_as_pays() -> None:
-    """Price 0 and <=: what earns nothing is left undone, least squares says 0."""
-    instance = loss_instance([[1.0, 0.0]], [0.5], Geometric(4))
+@pytest.mark.parametrize("rate", [0.5, 0.1])
+def test_a_slack_type_is_served_as_little_as_pays(rate: float) -> None:
+    """Price 0 and <=: what earns nothing is left undone, least squares says 0.
+
+    At .1 the rest could be served by the worthless server, and is if it must be.
+    """
+    instance = loss_instance([[1.0, 0.0]], [rate], Geometric(4))
     prices = price(instance, AT_MOST)
+    phi = 1 / (1 + rate * 4)
     assert prices.demand_price.tolist() == [0.0]
     assert prices.index[0, 1] == 0.0
-    assert prices.tie_weight[0] == pytest.approx([1 / 3, 0.0])  # phi = 1 / (1 + 0.5 * 4)
-    full = price(loss_instance([[1.0, 0.0]], [0.1], Geometric(4)))
-    assert full.tie_weight[0].sum() == pytest.approx(1.0)
+    assert prices.tie_weight[0] == pytest.approx([phi, 0.0])
+    if rate == 0.1:
+        assert price(instance).tie_weight[0] == pytest.approx([phi, 1 - phi])
 
 
 def test_signs_without_feasible_rates_raise() -> None:

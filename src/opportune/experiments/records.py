@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from opportune.experiments.comparison import Bound, Comparison
 from opportune.experiments.prices import Blocking
+from opportune.experiments.scale import Scaling
 from opportune.model.loss import LossInstance
 from opportune.pricing.relaxation import Relaxation
 
@@ -87,6 +88,32 @@ def comparison_record(result: Comparison) -> Record:
 def sweep_record(results: Sequence[Comparison]) -> Record:
     """Comparisons over several loads."""
     return {"runs": [comparison_record(result) for result in results]}
+
+
+def scaling_record(result: Scaling) -> Record:
+    """Systems of growing size."""
+    return {
+        "instance": result.instance.name,
+        "digest": result.instance.digest,
+        "load": rounded(result.instance.load),
+        "seed": result.settings.seed,
+        "replications": result.settings.replications,
+        "priced_at": result.prices.priced_at,
+        "rows": [
+            {
+                "n": row.n,
+                "m": row.m,
+                "steps": row.steps,
+                "percent_of_bound": finite(row.percent_of_bound),
+                "half_width": finite(row.half_width),
+                "blocking": finite(row.blocking),
+                "reward": finite(row.reward),
+                "bound": finite(row.bound),
+            }
+            for row in result.rows
+        ],
+        "warnings": list(result.warnings),
+    }
 
 
 def blocking_record(blocking: Blocking) -> Record:

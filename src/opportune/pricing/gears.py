@@ -54,7 +54,7 @@ class Certified:
     """Prices and feasible rates of an occupancy LP, and what lies between them.
 
     Attributes:
-        demand_price: (V,) l in reward; NaN for types without arrivals.
+        demand_price: (V,) l in reward; NaN for types that do not arrive or get nothing.
         dual_value: D(l), an upper bound in reward per step.
         value: Reward per step of the rates, a lower bound; -inf if none were found.
         pair_type, pair_server: Pairs with a positive rate.
@@ -112,6 +112,8 @@ def certified_prices(
         return _full_lp(instance, demand, stop)
     began = time.perf_counter()
     problem = pair_problem(instance, demand)
+    if problem.n_types == 0:
+        return _nothing_asked(instance, began)
     search = Search(problem, stop, began)
     first = None if start is None else _to_classes(problem, start)
     ended = run(search, gear, first)
@@ -151,6 +153,8 @@ def run(search: Search, gear: str = AUTO, start: Float | None = None) -> str:
 
 def _stages(search: Search, gear: str, start: Float | None) -> None:
     problem = search.problem
+    if not problem.pairs.reward.any():
+        search.offer_price(np.zeros(problem.n_types), np.zeros(problem.n_servers))
     price, spread = first_prices(problem)
     hot = HOT
     if start is not None:
@@ -191,6 +195,23 @@ def _certified(search: Search, ended: str) -> Certified:
         solver=f"{search.gear}, {share:.2%} of {problem.n_pairs:,} pairs",
         ended=ended,
         seconds=search.seconds,
+        memory=peak_memory(),
+    )
+
+
+def _nothing_asked(instance: LossInstance, began: float) -> Certified:
+    nothing = np.empty(0, dtype=np.int64)
+    return Certified(
+        demand_price=np.full(instance.n_types, np.nan),
+        dual_value=0.0,
+        value=0.0,
+        pair_type=nothing,
+        pair_server=nothing,
+        weight=np.empty(0),
+        gear=AUTO,
+        solver="arithmetic",
+        ended="gap",
+        seconds=time.perf_counter() - began,
         memory=peak_memory(),
     )
 

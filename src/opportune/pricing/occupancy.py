@@ -34,6 +34,9 @@ SNAP = (1e-9, 1e-8, 1e-7)
 RARE = 1e-4
 """Types this much rarer than the commonest get their price from their own optimality condition."""
 
+NOTHING = 1e-12
+"""A price of "at most" up to this share of the largest reward is 0."""
+
 SOLVED = 1e-7
 """Up to this gap the signs of the index are known, and rates are chosen by least squares."""
 
@@ -144,8 +147,10 @@ def _demand_price(instance: LossInstance, demand: Demand, found: Certified) -> F
     if vertex:
         price = _equal_for_equal_types(instance, demand, price)
     free = _free_fraction(instance, found)
+    if demand.at_most:
+        price = np.where(price <= NOTHING * float(instance.match_reward.max()), 0.0, price)
     rare = RARE * instance.arrival_rate.max() if vertex else 0.0
-    for v in np.flatnonzero(instance.arrival_rate <= rare):
+    for v in np.flatnonzero(np.isnan(price) | (instance.arrival_rate <= rare)):
         trial = np.where(np.isnan(price), 0.0, price)
         capacity = certificate.capacity_price(instance, trial)
         trial[v] = marginal_price(instance, demand, int(v), capacity, free)

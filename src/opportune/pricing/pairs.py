@@ -37,7 +37,7 @@ class PairProblem:
             server: how many it stands for.
         at_most: Whether tasks may be turned away at will: OCC-LP(<=).
         unit: Reward that 1 stands for in ``pairs``.
-        class_of: (V,) merged type of each type of the instance, -1 without arrivals.
+        class_of: (V,) merged type of each type of the instance, -1 if left out.
         group_of: (R,) merged server of each server of the instance.
     """
 
@@ -80,7 +80,7 @@ class PairProblem:
         return float(arms + self.demand_weight @ price)
 
     def prices(self, price: Float) -> Float:
-        """(V,) demand prices of the instance in reward; NaN for types without arrivals."""
+        """(V,) demand prices of the instance in reward; NaN for types left out."""
         known = np.append(price, np.nan) * self.unit
         return np.asarray(known[self.class_of])
 
@@ -131,7 +131,7 @@ def near_columns(
 
 
 def pair_problem(instance: LossInstance, demand: Demand) -> PairProblem:
-    """The occupancy LP of an instance with at least one arriving type."""
+    """The occupancy LP of an instance; types that do not arrive or get nothing are left out."""
     return _listed(instance, demand, instance.match_reward, 1.0)
 
 
@@ -148,11 +148,12 @@ def serving_problem(instance: LossInstance, factor: float) -> PairProblem:
 
 
 def _listed(instance: LossInstance, demand: Demand, reward: Float, factor: float) -> PairProblem:
-    used = np.flatnonzero(instance.arrival_rate > 0)
+    wanted = demand.servers_per_arrival(instance)
+    used = np.flatnonzero((instance.arrival_rate > 0) & (wanted > 0))
     whole = len(used) == instance.n_types
     allowed = instance.allowed if whole else instance.allowed[used]
     reward = reward if whole else reward[used]
-    unit = float(reward.max()) or 1.0
+    unit = float(reward.max(initial=0.0)) or 1.0
     start = np.zeros(instance.n_servers + 1, dtype=np.int64)
     np.cumsum(allowed.sum(axis=0), out=start[1:])
     pairs = Pairs(start, np.empty(start[-1], dtype=np.uint32), np.empty(start[-1]))
@@ -160,7 +161,7 @@ def _listed(instance: LossInstance, demand: Demand, reward: Float, factor: float
     market = Market(
         instance.arrival_rate[used] * factor,
         instance.mean_duration[used],
-        demand.servers_per_arrival(instance)[used],
+        wanted[used],
         np.ones(instance.n_servers),
     )
     class_of = np.full(instance.n_types, -1)

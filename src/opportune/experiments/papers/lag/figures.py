@@ -163,7 +163,7 @@ def differences_picture(cells: Sequence[Compared]) -> Picture:
                 "shown": difference(cell.difference or 0.0),
                 "side": "ours is higher" if (cell.difference or 0.0) > 0 else "ours is lower",
                 "strength": min(1.0, abs(cell.difference or 0.0) / STRONGEST),
-                "explained": cell.cause not in ("", "noise"),
+                "framed": cell.cause not in ("", "noise", "matrix"),
             }
             for cell in own
         ]
@@ -180,7 +180,7 @@ def differences_picture(cells: Sequence[Compared]) -> Picture:
             base.mark_rect(stroke=LINE).encode(
                 color=color, fillOpacity=alt.FillOpacity("strength:Q", scale=strength, legend=None)
             ),
-            base.transform_filter("datum.explained").mark_rect(
+            base.transform_filter("datum.framed").mark_rect(
                 fillOpacity=0, stroke=INK, strokeWidth=1.5
             ),
             base.mark_text(color=INK).encode(text="shown:N"),
