@@ -8,27 +8,16 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from opportune.cli import paper, run
 from opportune.errors import InputError, MissingExtraError
-from opportune.experiments.comparison import compare
 from opportune.experiments.papers.lag import published, resume
-from opportune.experiments.papers.lag.causes import (
-    ASSUMED_STEPS,
-    COMPARABLE,
-    Compared,
-    cause_of,
-    implied_steps,
-    single_run,
-)
 from opportune.experiments.papers.lag.instances import INSTANCES, available
 from opportune.experiments.papers.lag.reproduction import run_lag_paper
 from opportune.experiments.papers.lag.resume import Parts, Record, Watch, finish
 from opportune.experiments.papers.lag.units import Cell, Fluid, Point
 from opportune.experiments.settings import Settings
-from opportune.model.files import load_instance
 from tests.structure.layers import imported
 from tests.structure.sources import sources
 
@@ -69,43 +58,6 @@ def rows(path: Path) -> list[dict[str, str]]:
 def csv_files(folder: Path) -> dict[str, bytes]:
     """The bytes of every CSV file of a folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.csv"))}
-
-
-# ---------------------------------------------------------------- what the paper published
-
-
-def test_both_published_tables_agree_at_load_07() -> None:
-    assert len(published.load_sweep()) == 52 * 5
-    for (instance, policy), value in published.summary().items():
-        assert published.load_sweep()[instance, 0.7, policy] == value
-
-
-def test_published_numbers_are_percentages_of_known_instances_and_policies() -> None:
-    names = {one.name for one in INSTANCES}
-    assert {name for name, _, _ in published.load_sweep()} == names
-    assert {one.instance for one in published.convergence()} == names
-    assert all(20 < value < 100 for value in published.load_sweep().values())
-    assert published.loads_of("priority") == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-
-
-@pytest.mark.parametrize("name", SPECIFIED)
-def test_cells_that_leave_only_noise_open_are_the_papers(name: str) -> None:
-    """LAG, Whittle, Greedy, Random within 1.5 points and our interval; but LAG, Priority, .2.
-
-    That cell is decided by the order of servers with index zero; the rule that takes the lower
-    capacity price first reaches the paper's number there.
-    """
-    policies = (*COMPARABLE, "lag-cheapest")
-    for load in published.loads_of(name):
-        instance = load_instance(f"{name}-v1", load)
-        result = compare(instance, Settings(policies, steps=200_000, replications=5))
-        for policy in COMPARABLE:
-            tie = (name, load, policy) == ("priority", 0.2, "lag")
-            row = result.row("lag-cheapest" if tie else policy)
-            paper = published.load_sweep()[name, load, policy]
-            assert abs(row.percent_of_bound - paper) < 1.5 + row.half_width, (load, policy)
-            if tie:
-                assert result.row("lag").percent_of_bound < paper - 5
 
 
 # ------------------------------------------------------------------------ pieces of work
@@ -211,61 +163,6 @@ def test_the_code_that_names_a_piece_is_all_that_computes_it() -> None:
     needed = {known[module].path.removeprefix("src/opportune/") for module in seen}
     assert {path for path in needed - hashed if not path.endswith("__init__.py")} == set()
     assert "policies/loss/lag.py" in hashed
-
-
-# ------------------------------------------------------------------------------- causes
-
-
-def cell(**changes: object) -> Compared:
-    """A cell that agrees with the paper, changed."""
-    plain = Compared("priority", "priority-v1", 0.4, "greedy", 70.0, 0.2, 70.1, 1.0)
-    return replace(plain, **changes)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("changes", "rebuilt", "cheapest", "cause"),
-    [
-        ({}, False, None, ""),
-        ({"paper": 70.25}, False, None, ""),  # the interval and the rounding
-        ({"paper": 70.26}, False, None, "noise"),
-        ({"paper": 71.0}, False, None, "noise"),
-        ({"paper": 69.0}, True, None, "matrix"),
-        ({"paper": 72.0, "policy": "alg-sc-lp"}, False, None, "interior"),
-        ({"paper": 72.0, "policy": "lag"}, False, 71.5, "ties"),
-        ({"paper": 72.0, "policy": "lag"}, False, 70.0, "unknown"),
-        ({"paper": 72.0, "policy": "whittle"}, False, 72.0, "unknown"),
-        ({"paper": 72.0, "paper_half_width": None, "half_width": None}, False, None, "unknown"),
-        ({"paper": None}, False, None, ""),
-    ],
-)
-def test_the_cause_of_a_difference(
-    changes: dict[str, object], rebuilt: bool, cheapest: float | None, cause: str
-) -> None:
-    assert cause_of(cell(**changes), rebuilt, cheapest) == cause
-
-
-def test_a_single_run_is_as_wide_as_its_length_says() -> None:
-    """Four replications of 25,000 steps are one run of the assumed length, but for t and 1.96."""
-    width = single_run(1.0, 4, ASSUMED_STEPS // 4)
-    assert width == pytest.approx(np.hypot(1.96 / 3.1824, 0.05), rel=1e-3)
-    assert single_run(None, 4, 1000) is None
-    assert single_run(1.0, 1, 1000) is None
-
-
-def test_the_length_of_the_papers_runs_is_found_from_its_noise() -> None:
-    """Cells made with runs of a known length give that length back, within its own error."""
-    generator = np.random.default_rng(5)
-    n, steps, length, t = 20, 1_000_000, 60_000, 2.093
-    cells = []
-    for _ in range(2_000):
-        deviation = generator.uniform(100, 400)  # of one step
-        ours = deviation * generator.standard_normal() / np.sqrt(n * steps)
-        paper = round(deviation * generator.standard_normal() / np.sqrt(length), 1)
-        width = t * deviation / np.sqrt(n * steps)
-        cells.append(cell(ours=ours, paper=paper, half_width=width))
-    found = implied_steps(cells, n, steps)
-    assert found == pytest.approx(length, rel=0.1)
-    assert implied_steps([cell(policy="lag")], n, steps) is None
 
 
 # ----------------------------------------------------------------------- the whole run

@@ -118,6 +118,15 @@ def test_the_last_fraction_takes_the_last_server_of_a_tie() -> None:
         assert picked(tables, Task(0, 0, 0, 1), free, zero) == [0]
 
 
+def test_at_the_edge_of_a_share_the_next_server_is_taken() -> None:
+    """Shares are half open: u = 1/2 of two equal weights is the second, u = 0 never a zero."""
+    free, half = np.zeros(3, dtype=np.int64), np.array([2**31], dtype=np.uint32)
+    zero = np.zeros(1, dtype=np.uint32)
+    assert picked(tie(2, SAMPLE, [1.0, 1.0]), Task(0, 0, 0, 1), free[:2], half) == [1]
+    assert picked(tie(3, SAMPLE, [0.0, 1.0, 1.0]), Task(0, 0, 0, 1), free, zero) == [1]
+    assert picked(tie(3, SAMPLE, [1.0, 0.0, 1.0]), Task(0, 0, 0, 1), free, half) == [2]
+
+
 def test_one_server_is_drawn_in_proportion_to_weight() -> None:
     tables = tie(5, SAMPLE, [2.0, 0.0, 1.0, 3.0, 0.0])
     counts: Counter[int] = Counter()

@@ -107,6 +107,10 @@ def test_with_as_many_servers_as_the_largest_task_takes() -> None:
     )
     with pytest.raises(OverloadError):
         choose_prices(forbidden, strict=True)
+    partly = replace(mixed, allowed=np.array([[True, True, True], [True, False, True]]))
+    with pytest.raises(OverloadError):
+        choose_prices(partly, strict=True)
+    assert choose_prices(partly)[0].priced_at == "at-most"
 
 
 def test_on_purpose_prices_are_at_blocking_at_any_load() -> None:
@@ -183,6 +187,11 @@ def test_the_pilot_follows_the_plan_it_is_given() -> None:
     )
     first, second = (blocking_of(instance, plan) for plan in (wasteful, careful))
     assert first.by_type[0] > second.by_type[0] + 0.1
+    both = run_replications(instance, [wasteful, careful], Settings(("lag", "greedy"), 20_000, 3))
+    for p, alone in enumerate((first, second)):
+        got = simulated_blocking(instance, both, plan=p)
+        assert got.by_type == pytest.approx(alone.by_type, abs=0.03)
+        assert got.value == pytest.approx(alone.value, abs=0.03)
 
 
 # ------------------------------------------------------------------ the demand of a bound
@@ -216,6 +225,9 @@ def test_the_same_by_type_where_k_differs() -> None:
     assert textbook.occupancy(instance, b - 1e-4).status == 2
     enough = demand_at(instance, simulated(0.8, (0.75, 0.85)))
     assert enough.blocking == pytest.approx((0.75, 0.85))
+    nobody = demand_at(instance, simulated(1.0, (1.0, 1.0)))  # a short run can drop every task
+    assert nobody.blocking == (1.0, 1.0)
+    assert price(instance, nobody).value == pytest.approx(0.0, abs=1e-12)
 
 
 def test_with_forbidden_pairs_the_bound_needs_no_blocking() -> None:

@@ -26,10 +26,16 @@ KNOWN = [
 """Random123 (D. E. Shaw Research), kat_vectors, philox4x32 with 10 rounds: counter, key, words."""
 
 INSTANCE = loss_instance(
-    np.ones((4, 5)),
-    [0.05, 0.1, 0.0, 0.2],
-    [Geometric(7.5), Deterministic(9), Geometric(1), Empirical([2, 3, 11], [0.5, 0.2, 0.3])],
-    [3, 1, 2, 3],
+    np.ones((5, 5)),
+    [0.05, 0.1, 0.0, 0.2, 0.15],
+    [
+        Geometric(7.5),
+        Deterministic(9),
+        Geometric(1),
+        Empirical([2, 3, 11], [0.5, 0.2, 0.3]),
+        Empirical([1, 4, 5, 6], [0.1, 0.3, 0.2, 0.4]),
+    ],
+    [3, 1, 2, 3, 1],
 )
 
 
@@ -54,15 +60,15 @@ def test_the_compiled_generator_is_its_twin() -> None:
 @pytest.mark.parametrize(("seed", "replication"), [(0, 0), (1, 0), (2**64 - 1, 2**32 - 1)])
 def test_every_number_of_a_block_is_where_the_twin_finds_it(seed: int, replication: int) -> None:
     law = loss_law(INSTANCE)
-    first, size, k = 2**34 + 8, 21, 3
+    first, size, k = 2**34 + 8, 41, 3
     block = empty_block(k, size)
     draw_arrivals(stream_key(seed, replication), first, law, block)
-    mean_gap = 1.0 / 0.35
+    mean_gap = 1.0 / 0.5
     for i in range(size):
         at = first + i
         gap = naive.geometric(naive.unit(seed, replication, GAP, at), mean_gap)
         assert block.gap[i] == gap
-        u = naive.unit(seed, replication, TYPE, at) * 4
+        u = naive.unit(seed, replication, TYPE, at) * 5
         column, rest = int(u), u - int(u)
         v = column if rest < law.type_threshold[column] else law.type_alias[column]
         assert block.task_type[i] == v
@@ -80,8 +86,9 @@ def _duration(v: int, u: float) -> int:
     if isinstance(duration, Geometric):
         return naive.geometric(u, duration.mean)
     threshold, alias = alias_table(duration.weight)
-    column = int(u * 3)
-    kept = u * 3 - column < threshold[column]
+    scaled = u * len(threshold)
+    column = int(scaled)
+    kept = scaled - column < threshold[column]
     return int(duration.steps[column if kept else alias[column]])
 
 

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import chi2_contingency
 
-from opportune.errors import InputError, OverloadError
-from opportune.experiments.scale import ScaleSettings, Scaling, scale
+from opportune.errors import InputError
+from opportune.kernels.allocate import round_largest_remainder
 from opportune.kernels.hypergeometric import Urn, hypergeometric
 from opportune.kernels.scaled import PARTITION, ScaledTrace, round_state
 from opportune.model.catalog import catalog_instance
-from opportune.model.duration import Deterministic, Empirical, Geometric
+from opportune.model.duration import Deterministic, Empirical
 from opportune.model.loss import LossInstance, loss_instance
 from opportune.model.streams import draw_block, loss_law, stream_key
 from opportune.policies.base import loss_policy
@@ -229,8 +228,6 @@ def test_without_arrivals_nothing_happens() -> None:
     trace = simulate_scaled(instance, lag_tables(price(instance)), ScaledRun(2, 2, 50, 10))
     assert trace.busy_steps.tolist() == [0, 0]
     assert trace.arrived.tolist() == [0]
-    (row,) = scale(instance, ScaleSettings(n=(4,), replications=2)).rows
-    assert (row.percent_of_bound, row.half_width, row.blocking) == (0.0, 0.0, 0.0)
 
 
 def test_a_fixed_point_start_is_stationary_from_the_first_step() -> None:
@@ -244,6 +241,25 @@ def test_a_fixed_point_start_is_stationary_from_the_first_step() -> None:
         trace = simulate_scaled(instance, lag_tables(prices), run, start, path=True)
         free += trace.free_path.mean(axis=0) / run.copies / 20
     assert free == pytest.approx(prices.free_fraction, abs=0.02)
+
+
+def test_forbidden_servers_are_never_used() -> None:
+    rules = random_rules(random.Random(3), 4, forbid=True)
+    instance = small_instance(rules, 4, [0.4, 0.3])
+    trace: ScaledTrace = simulate_scaled(instance, tables_of(rules), ScaledRun(6, 3, 4000, 0))
+    assert np.all(trace.assigned[~instance.allowed] == 0)
+    assert np.all(
+        trace.assigned.sum(axis=1)
+        == 6 * instance.servers_per_task * (trace.arrived - trace.blocked)
+    )
+
+
+def test_remainders_that_differ_by_rounding_only_are_equal() -> None:
+    counts = np.zeros(2, dtype=np.int64)
+    for noise in (1e-12, -1e-12):
+        amount = np.array([2.5 + noise, 0.5 - noise])
+        round_largest_remainder(amount, 1, 3, np.array([1, 0]), counts)
+        assert counts.tolist() == [2, 1]
 
 
 def test_weights_that_differ_in_their_last_digits_only_are_made_equal() -> None:
@@ -281,12 +297,6 @@ def test_bad_runs_are_refused(options: dict[str, int], field: str) -> None:
     assert [problem.field for problem in caught.value.problems] == [field]
 
 
-def test_durations_without_end_are_refused() -> None:
-    instance = loss_instance([[1.0] * 3], [1e-9], Geometric(1e9))
-    with pytest.raises(InputError, match="Lengthen the step"):
-        scale(instance, ScaleSettings(n=(1,), replications=1))
-
-
 def test_a_start_of_another_shape_is_refused() -> None:
     instance = loss_instance([[1.0, 0.5]], [0.1], Deterministic(3))
     tables = lag_tables(price(instance))
@@ -300,94 +310,6 @@ def test_a_plan_that_is_no_list_has_no_tables() -> None:
         list_tables(loss_policy("random").plan(instance))
 
 
-# ------------------------------------------------------------------------ opportune scale
-
-
-def table(result: Scaling) -> NDArray[np.float64]:
-    return np.array(
-        [[row.n, row.m, row.percent_of_bound, row.half_width, row.blocking] for row in result.rows]
-    )
-
-
-def test_scale_comes_closer_to_the_bound() -> None:
-    """Specialist at .8: an independent run had 92.5, 95.1, 97.0, 98.2, 98.7 (lag.md section 5)."""
-    instance = catalog_instance("specialist-v1", 0.8)
-    told: list[tuple[float, str]] = []
-    settings = ScaleSettings(n=(1, 4, 16, 64, 256), replications=10, workers=2)
-    result = scale(instance, settings, lambda share, text: told.append((share, text)))
-    rows = table(result)
-    assert rows[:, 1].tolist() == [1, 2, 4, 8, 16]
-    assert [row.steps for row in result.rows] == [100_000, 50_000, 25_000, 12_500, 6250]
-    assert rows[:, 2] == pytest.approx([92.5, 95.1, 97.0, 98.2, 98.7], abs=0.8)
-    assert np.all((rows[:, 3] > 0) & (rows[:, 3] < 1.5))
-    assert np.all(np.diff(rows[:, 4]) < 0)
-    assert rows[0, 4] == pytest.approx(0.1330, abs=0.003)
-    assert told[-1][0] == 1.0
-    assert len(told) == 50
-    assert told[0][1] == "n = 1, m = 1"
-
-
-def test_the_same_bits_for_any_number_of_workers() -> None:
-    instance = catalog_instance("priority-v1", 0.7)
-    settings = ScaleSettings(n=(1, 16, 100), steps=800, replications=3, seed=7)
-    one = table(scale(instance, settings))
-    assert np.array_equal(one, table(scale(instance, replace(settings, workers=2))))
-    assert not np.array_equal(one, table(scale(instance, replace(settings, seed=8))))
-
-
-def test_one_replication_has_an_interval_from_batches() -> None:
-    instance = catalog_instance("priority-v1", 0.7)
-    (row,) = scale(instance, ScaleSettings(n=(16,), steps=4000, replications=1)).rows
-    assert 0.05 < row.half_width < 5.0
-    assert row.percent_of_bound == pytest.approx(100 * row.reward / row.bound)
-
-
-@pytest.mark.parametrize("kind", ["forbidden", "per_type"])
-def test_forbidden_pairs_and_k_per_type_are_scaled_too(kind: str) -> None:
-    rng = np.random.default_rng(4)
-    shape = Shape(forbidden=kind == "forbidden", per_type=kind == "per_type", servers=6)
-    instance = random_instance(rng, shape, load=0.8)
-    (small, large) = scale(instance, ScaleSettings(n=(1, 400), steps=3000, start="empty")).rows
-    assert 0.0 < small.percent_of_bound <= 100 + 2 * small.half_width
-    assert 90.0 < large.percent_of_bound <= 100 + 2 * large.half_width
-    assert large.blocking < small.blocking
-
-
-def test_forbidden_servers_are_never_used() -> None:
-    rules = random_rules(random.Random(3), 4, forbid=True)
-    instance = small_instance(rules, 4, [0.4, 0.3])
-    trace: ScaledTrace = simulate_scaled(instance, tables_of(rules), ScaledRun(6, 3, 4000, 0))
-    assert np.all(trace.assigned[~instance.allowed] == 0)
-    assert np.all(
-        trace.assigned.sum(axis=1)
-        == 6 * instance.servers_per_task * (trace.arrived - trace.blocked)
-    )
-
-
-def test_overload_has_no_fluid_limit() -> None:
-    with pytest.raises(OverloadError, match=r"1 - k/R = 0\.86"):
-        scale(catalog_instance("specialist-v1", 0.9), ScaleSettings(n=(1,)))
-
-
-@pytest.mark.parametrize(
-    ("options", "fields"),
-    [
-        ({"n": ()}, ["n"]),
-        ({"n": (4, 16), "m": (2,)}, ["m"]),
-        ({"start": "full", "replications": 0}, ["replications", "start"]),
-        ({"n": (0,)}, ["n"]),
-        ({"n": (4,), "m": (0,)}, ["m"]),
-        ({"steps": 0}, ["steps"]),
-        ({"seed": -1, "workers": 1.5}, ["seed", "workers"]),
-    ],
-)
-def test_bad_settings_are_refused(options: dict[str, object], fields: list[str]) -> None:
-    with pytest.raises(InputError) as caught:
-        ScaleSettings(**options)  # type: ignore[arg-type]
-    assert [problem.field for problem in caught.value.problems] == fields
-
-
-def test_defaults_are_the_papers() -> None:
+def test_default_sizes_are_the_papers() -> None:
     assert [default_copies(n) for n in (1, 3, 4, 15, 16, 65536)] == [1, 1, 2, 3, 4, 256]
     assert [default_steps(m) for m in (1, 2, 64, 100, 256)] == [100_000, 50_000, 1562, 1000, 1000]
-    assert ScaleSettings().n == (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)

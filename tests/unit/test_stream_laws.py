@@ -22,14 +22,15 @@ LEVEL = 1e-6
 SEEDS = (1, 2**40 + 3)
 
 INSTANCE = loss_instance(
-    np.ones((5, 4)),
-    [0.02, 0.05, 0.0, 0.1, 0.13],
+    np.ones((6, 4)),
+    [0.02, 0.05, 0.0, 0.1, 0.1, 0.03],
     [
         Geometric(6.0),
         Empirical([1, 2, 5, 40], [0.1, 0.6, 0.25, 0.05]),
         Geometric(3.0),
         Deterministic(17),
         Geometric(1.0),
+        Empirical([3, 4, 9], [0.7, 0.2, 0.1]),
     ],
     3,
 )
@@ -86,18 +87,21 @@ def test_gaps_are_geometric(stream: LossStreams) -> None:
 
 
 def test_types_come_by_their_rates(stream: LossStreams) -> None:
-    counts = np.bincount(stream.task_type, minlength=5)
+    counts = np.bincount(stream.task_type, minlength=6)
     chi_square(counts, INSTANCE.arrival_rate / INSTANCE.arrival_rate.sum())
 
 
 def test_durations_have_the_law_of_their_type(stream: LossStreams) -> None:
-    of_type = [stream.duration[stream.task_type == v] for v in range(5)]
+    of_type = [stream.duration[stream.task_type == v] for v in range(6)]
     most = 40
     counts = np.bincount(np.minimum(of_type[0], most), minlength=most + 1)[1:]
     chi_square(counts, geometric_share(6.0, most))
     values, counts = np.unique(of_type[1], return_counts=True)
     assert values.tolist() == [1, 2, 5, 40]
     chi_square(counts, np.array([0.1, 0.6, 0.25, 0.05]))
+    values, counts = np.unique(of_type[5], return_counts=True)
+    assert values.tolist() == [3, 4, 9]
+    chi_square(counts, np.array([0.7, 0.2, 0.1]))
     assert len(of_type[2]) == 0
     assert set(of_type[3].tolist()) == {17}
     assert set(of_type[4].tolist()) == {1}

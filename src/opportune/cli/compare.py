@@ -132,6 +132,9 @@ def _print_comparison(result: Comparison) -> None:
     columns = ("policy", "reward/step", "% of bound", "+/-", f"- {base}", "+/-", "blocking", "left")
     print_table(f"{result.instance.name} at load {result.instance.load:.4g}", columns, rows)
     print(_bound_line(result))
+    for bound in result.bounds[1:]:
+        share = 100 * bound.value / result.bound.value if result.bound.value > 0 else 100.0
+        print(f"bound {bound.name}: {bound.value:.6g} per step ({share:.2f} %), {bound.label}")
     print(_provenance(result))
 
 

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format
 from opportune.cli.output import print_csv, print_json, print_note, print_table
 from opportune.errors import InputError, Problem
-from opportune.experiments.comparison import Bound, bound_at
+from opportune.experiments.bounds import Bound, bound_at, headcount_bounds
 from opportune.experiments.prices import Blocking, blocking_of, choose_prices
 from opportune.experiments.records import plan_record
 from opportune.model.files import load_instance
@@ -49,7 +49,8 @@ def plan(
         print_note(f"warning: {text}")
     blocking = blocking_of(loss, Lag().plan(loss, prices), seed)
     bound, _ = bound_at(loss, blocking)
-    record = plan_record(prices, max_load(loss), blocking, [bound])
+    bounds = (bound, *headcount_bounds(loss))
+    record = plan_record(prices, max_load(loss), blocking, bounds)
     record["seed"] = seed
     if out is not None:
         _write(out, record, prices)
@@ -59,7 +60,7 @@ def plan(
         columns = ("task_type", "server", "score", "opportunity_cost", "index", "assignment_rate")
         print_csv(columns, _pairs(prices))
     else:
-        _print_summary(prices, record, (bound, blocking))
+        _print_summary(prices, record, (bounds, blocking))
         if out is None:
             _print_tables(prices)
 
@@ -104,10 +105,10 @@ def _write(out: Path, record: dict[str, Any], prices: Relaxation) -> None:
 
 
 def _print_summary(
-    prices: Relaxation, record: dict[str, Any], known: tuple[Bound, Blocking]
+    prices: Relaxation, record: dict[str, Any], known: tuple[tuple[Bound, ...], Blocking]
 ) -> None:
     instance = prices.instance
-    bound, blocking = known
+    bounds, blocking = known
     print(f"{instance.name}: load {instance.load:.4g}, largest feasible {record['max_load']:.4g}")
     print(
         f"value {prices.value:.8g} per step, dual value {prices.dual_value:.8g}, gap "
@@ -116,8 +117,9 @@ def _print_summary(
     erlang = "" if blocking.erlang_b is None else f", Erlang-B {blocking.erlang_b:.4g}"
     width = f" +/- {blocking.half_width:.2g}" if blocking.method == "simulated" else ""
     print(f"blocking {blocking.value:.4g}{width} ({blocking.method}){erlang}")
-    at = "" if bound.blocking is None else " at this blocking"
-    print(f"bound {bound.name}{at}: {bound.value:.8g} per step, {bound.label}")
+    for bound in bounds:
+        at = "" if bound.blocking is None else " at this blocking"
+        print(f"bound {bound.name}{at}: {bound.value:.8g} per step, {bound.label}")
 
 
 def _print_tables(prices: Relaxation) -> None:

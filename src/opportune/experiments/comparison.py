@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError
+from opportune.experiments.bounds import Bound, bound_at, headcount_bounds
 from opportune.experiments.metrics import half_width, percents
 from opportune.experiments.prices import (
     Blocking,
     blocking_of,
     choose_prices,
-    demand_at,
     simulated_blocking,
 )
 from opportune.experiments.runs import Runs, run_replications
@@ -28,29 +28,9 @@ from opportune.policies.base import Plan, loss_policy
 from opportune.pricing import certificate
 from opportune.pricing.blocking import exact_blocking
 from opportune.pricing.demand import Demand
-from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
 
 Float = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Bound:
-    """An upper bound on the reward per step of every work-conserving policy.
-
-    Attributes:
-        name: ``occ-lp`` or ``occ-lp-at-most``.
-        value: Reward per step, from our closed-form dual value.
-        blocking: B that it was computed at, None if it needs none.
-        gap: Relative gap to the primal solution.
-        label: ``proven`` (certificate, B exact or not needed) or ``statistical`` (B simulated).
-    """
-
-    name: str
-    value: float
-    blocking: float | None
-    gap: float
-    label: str
 
 
 @dataclass(frozen=True)
@@ -125,14 +105,15 @@ def compare(
     )
     bound, relaxation = bound_at(instance, blocking)
     demand = relaxation.demand
-    rows = _rows(instance, plans, runs, (demand, bound, relaxation, blocking))
+    bounds = (bound, *headcount_bounds(instance))
+    rows = _rows(instance, plans, runs, (demand, bounds, relaxation, blocking))
     return Comparison(
         instance=instance,
         settings=settings,
         priced_at=prices.priced_at,
         prices=prices,
         bound=bound,
-        bounds=(bound,),
+        bounds=bounds,
         blocking=blocking,
         policies=rows,
         runs=runs,
@@ -159,31 +140,15 @@ def make_plans(
     return plans, tuple(skipped)
 
 
-def bound_at(instance: LossInstance, blocking: Blocking) -> tuple[Bound, Relaxation]:
-    """The certified bound at a known blocking (OCC-LP(<=) with forbidden pairs), and its LP."""
-    demand = demand_at(instance, blocking)
-    relaxation = price(instance, demand)
-    needs_b = not demand.at_most
-    proven = not needs_b or blocking.method == "exact"
-    return (
-        Bound(
-            name=demand.name,
-            value=relaxation.dual_value,
-            blocking=blocking.value if needs_b else None,
-            gap=relaxation.gap,
-            label="proven" if proven else "statistical",
-        ),
-        relaxation,
-    )
-
-
 def _rows(
     instance: LossInstance,
     plans: list[Plan],
     runs: Runs,
-    made: tuple[Demand, Bound, Relaxation, Blocking],
+    made: tuple[Demand, tuple[Bound, ...], Relaxation, Blocking],
 ) -> tuple[PolicyResult, ...]:
-    demand, bound, relaxation, blocking = made
+    demand, bounds, relaxation, blocking = made
+    bound = bounds[0]
+    tightest = min(one.value for one in bounds)
     samples = _percent_samples(instance, runs, demand, (bound, relaxation, blocking))
     ids = [plan.policy for plan in plans]
     base = ids.index("lag") if "lag" in ids else 0
@@ -201,13 +166,18 @@ def _rows(
                 percent_of_bound=float(center[p]),
                 half_width=half_width(samples[:, p]),
                 blocking=float(blocked[p]),
-                left_to_gain=max(0.0, 100.0 - float(center[p])) if bound.value > 0 else 0.0,
+                left_to_gain=_left(float(mean_reward[p]), tightest, bound.value),
                 difference=float(center[p] - center[base]),
                 difference_half_width=half_width(paired),
                 note=plan.note,
             )
         )
     return tuple(rows)
+
+
+def _left(reward: float, tightest: float, bound: float) -> float:
+    """Points of percent_of_bound between a reward and the tightest bound, at least 0."""
+    return max(0.0, 100.0 * (tightest - reward) / bound) if bound > 0 else 0.0
 
 
 def _percent_samples(

@@ -95,7 +95,8 @@ def _feasible_by_type(instance: LossInstance, by_type: tuple[float, ...]) -> tup
     """B_v raised by one factor on 1 - B_v, if need be, to where OCC-LP(B) is feasible."""
     served = instance.servers_per_task * (1.0 - np.asarray(by_type))
     busy = float((instance.arrival_rate * instance.mean_duration) @ served)
-    factor = min(1.0, instance.n_servers / (float(served.max()) + busy))
+    needed = float(served.max()) + busy
+    factor = instance.n_servers / needed if needed > instance.n_servers else 1.0
     return tuple(float(b) for b in 1.0 - factor * (1.0 - np.asarray(by_type)))
 
 

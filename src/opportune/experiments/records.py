@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.experiments.comparison import Bound, Comparison
+from opportune.experiments.bounds import Bound
+from opportune.experiments.comparison import Comparison
 from opportune.experiments.prices import Blocking
 from opportune.experiments.scale import Scaling
 from opportune.model.loss import LossInstance

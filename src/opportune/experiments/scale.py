@@ -8,16 +8,15 @@ per step and copy (divided by mn) as a share of OCC-LP(B), B measured in the run
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem, shorten
 from opportune.experiments.metrics import half_width, percents
-from opportune.experiments.prices import demand_at, simulated_blocking
+from opportune.experiments.prices import blocking_of, demand_at, simulated_blocking
 from opportune.experiments.runs import Runs
 from opportune.experiments.settings import MAX_REPLICATIONS, Progress
 from opportune.kernels.allocate import WaterfillTables
@@ -25,6 +24,7 @@ from opportune.kernels.scaled import ScaledTrace
 from opportune.model.loss import LossInstance
 from opportune.policies.waterfill import lag_tables
 from opportune.pricing import certificate
+from opportune.pricing.blocking import exact_blocking
 from opportune.pricing.demand import Demand
 from opportune.pricing.fluid import fixed_point
 from opportune.pricing.occupancy import price
@@ -123,7 +123,8 @@ class ScaleRow:
         steps: Counted steps of each run.
         percent_of_bound: 100 reward / bound.
         half_width: 95 % half width of it, over replications, or over batches of a single one.
-        blocking: Blocked / arrived, pooled over the replications.
+        blocking: Blocked / arrived, pooled over the replications; at n = m = 1 exact where the
+            headcount is a chain.
         reward: Reward per step and copy: divided by mn.
         bound: OCC-LP(B) at that blocking, OCC-LP(<=) with forbidden pairs.
     """
@@ -198,20 +199,17 @@ def _run_all(
     def one(run: ScaledRun) -> ScaledTrace:
         return simulate_scaled(instance, tables, run, start, watch)
 
-    coming: Iterator[ScaledTrace] = map(one, runs)
-    if workers > 1 and len(runs) > 1:
-        parallel = Parallel(n_jobs=workers, backend="threading", return_as="generator")
-        coming = parallel(delayed(one)(run) for run in runs)
     traces = []
-    try:
-        for trace in coming:
-            traces.append(trace)
-            if progress is not None:
-                run = runs[len(traces) - 1]
-                progress(len(traces) / len(runs), f"n = {run.n}, m = {run.m}")
-    except KeyboardInterrupt:
-        stop.set()
-        raise
+    with ThreadPoolExecutor(workers) as pool:  # the kernels release the interpreter's lock
+        try:
+            for trace in pool.map(one, runs):
+                traces.append(trace)
+                if progress is not None:
+                    run = runs[len(traces) - 1]
+                    progress(len(traces) / len(runs), f"n = {run.n}, m = {run.m}")
+        except KeyboardInterrupt:
+            stop.set()
+            raise
     return traces
 
 
@@ -229,7 +227,9 @@ def _stacked(traces: list[ScaledTrace], run: ScaledRun) -> Runs:
 
 
 def _row(instance: LossInstance, run: ScaledRun, runs: Runs) -> ScaleRow:
-    blocking = simulated_blocking(instance, runs)
+    alone = run.n == run.m == 1  # then it is the ordinary system, whose B may be known exactly
+    exact = alone and exact_blocking(instance) is not None
+    blocking = blocking_of(instance) if exact else simulated_blocking(instance, runs)
     demand = demand_at(instance, blocking)
     prices = price(instance, demand)
     reward = float(runs.reward_per_step.mean())
@@ -239,23 +239,25 @@ def _row(instance: LossInstance, run: ScaledRun, runs: Runs) -> ScaleRow:
         m=run.m,
         steps=run.steps,
         percent_of_bound=float(center[0]),
-        half_width=half_width(_samples(instance, runs, demand, prices)),
+        half_width=half_width(_samples(runs, prices, exact)),
         blocking=blocking.value,
         reward=reward,
         bound=prices.dual_value,
     )
 
 
-def _samples(instance: LossInstance, runs: Runs, demand: Demand, prices: Relaxation) -> Float:
+def _samples(runs: Runs, prices: Relaxation, exact: bool) -> Float:
     """Independent values of percent_of_bound: replications, or the batches of a single one.
 
-    Each replication is set against its own B_i: the dual value at the pooled prices.
+    Each replication is set against its own B_i, unless B is exact: the dual value at the pooled
+    prices.
     """
+    instance, demand = prices.instance, prices.demand
     if len(runs.reward) == 1:
         batches = runs.reward[0, 0] / (runs.steps / runs.reward.shape[2])
         return percents(batches, np.full_like(batches, prices.dual_value))
     bounds = np.full(len(runs.reward), prices.dual_value)
-    if not demand.at_most and instance.one_k is not None:
+    if not exact and not demand.at_most and instance.one_k is not None:
         for i, own in enumerate(runs.blocking[:, 0]):
             bounds[i] = certificate.dual_value(instance, Demand(float(own)), prices.demand_price)
     return percents(runs.reward_per_step[:, 0], bounds)

@@ -38,7 +38,7 @@ SHORT = 0.2
 LOOSE = 1e-6
 """Where a gap as large as this will do, rates are tried after every temperature."""
 
-SETTLED = 0.1
+SETTLED = 0.02
 """A temperature ends when every type is served its demand within this share of it."""
 
 MOST_STEPS = 15

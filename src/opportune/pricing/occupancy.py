@@ -72,7 +72,7 @@ def price(
     Raises:
         InputError: If there is no such gear.
         OverloadError: With remedies, if every task must be served and cannot be.
-        SolverError: If the solver ends without an optimal solution.
+        SolverError: If the solver ends without an optimal solution, or the time without rates.
     """
     began = time.perf_counter()
     notices = []
@@ -98,6 +98,8 @@ def price(
                 return _at_limit(instance, tuple(notices), began)
     if found is None:
         found = certified_prices(near, demand, *how)
+    if not np.isfinite(found.value):
+        raise SolverError(found.ended, f"OCC-LP of {instance.name}: no feasible rates yet")
     prices = _demand_price(near, demand, found)
     rates, free, index = _rates(instance, demand, prices, found)
     capacity = certificate.capacity_price(instance, prices)

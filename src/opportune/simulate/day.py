@@ -8,6 +8,7 @@ same counter-based streams for every policy.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -160,7 +161,7 @@ def _stretches(day: Day) -> list[_Stretch]:
     cuts = {p * day.period_steps for p in range(day.n_periods)} | {int(a) for _, a, _ in absences}
     edges = [*sorted(cuts), day.steps]
     stretches = []
-    for first, end in zip(edges[:-1], edges[1:], strict=True):
+    for first, end in itertools.pairwise(edges):
         leaving = tuple((int(r), int(back)) for r, start, back in absences if start == first)
         stretches.append(_Stretch(first, end, first // day.period_steps, leaving))
     return stretches

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+import struct
+import zlib
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -23,6 +25,7 @@ SCALE = 1.5
 MARGIN = {"left": 12, "top": 5, "right": 5, "bottom": 5}
 """Around a panel of the page, whose letters may be wider than those it was measured with."""
 
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 VARIABLE = re.compile(r"var\(--([\w-]+)\)")
 COLOR = re.compile(r"--([\w-]+):\s*(#[0-9a-f]{3,8})")
 
@@ -46,7 +49,25 @@ def png(picture: Picture) -> bytes:
     }
     text = json.dumps(_whole(spec), allow_nan=False)
     plain = VARIABLE.sub(lambda found: light_colors()[found[1]], text)
-    return bytes(vl_convert.vegalite_to_png(plain, scale=SCALE))
+    return _packed(bytes(vl_convert.vegalite_to_png(plain, scale=SCALE)))
+
+
+def _packed(content: bytes) -> bytes:
+    """The same PNG in about half the bytes: its pixels packed once more, as tightly as can be."""
+    kept, pixels, at = [], b"", len(SIGNATURE)
+    while at < len(content):
+        (size,) = struct.unpack_from(">I", content, at)
+        kind, body = content[at + 4 : at + 8], content[at + 8 : at + 8 + size]
+        if kind == b"IDAT":
+            pixels += body
+        else:
+            kept.append((kind, body))
+        at += size + 12
+    kept.insert(-1, (b"IDAT", zlib.compress(zlib.decompress(pixels), 9)))
+    return SIGNATURE + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in kept
+    )
 
 
 def svg(panel: Panel, name: str) -> Html:

@@ -192,8 +192,8 @@ def differences_picture(cells: Sequence[Compared]) -> Picture:
         )
         panels.append(panel(title_of(name), told, chart, (WIDE, alt.Step(28))))
     caption = (
-        "Points of OCC-UB, ours minus the paper's. Framed: more than the paper's own noise "
-        "explains; the causes are in the list of differences."
+        "Points of OCC-UB, ours minus the paper's. Framed on the paper's own instances: more than "
+        "noise explains; the causes are in the list of differences."
     )
     return Picture("table3", "Table 3: differences to the paper", caption, tuple(panels), 2)
 

@@ -19,6 +19,7 @@ from opportune.experiments.papers.lag.causes import (
 )
 from opportune.experiments.papers.lag.claims import Claim
 from opportune.experiments.papers.lag.instances import INSTANCES, POLICIES
+from opportune.experiments.papers.lag.published import ROUNDING
 from opportune.experiments.papers.lag.tables import POLICY_NAMES, Row, difference, title_of
 from opportune.experiments.wording import NBSP, signed
 
@@ -222,15 +223,13 @@ def convergence_table(rows: Sequence[Row]) -> Html:
             lines.append(["", f"first {own[0]['first_trials']} trials", *map(_first, own)])
         lines.append(["", "turned away", *(f"{row['blocking']:.4f}" for row in own)])
     head = ["Instance", "<What", *(f"n = {n:,}" for n in copies)]
-    return page.table("LAG at load 0.8 ± 95 % interval (what the paper's text says)", head, lines)
+    return page.table("LAG at load 0.8 ± 95 % interval (end points of the paper)", head, lines)
 
 
 def _point(row: Row) -> str:
     width = "" if row["half_width"] is None else f"{NBSP}±{NBSP}{row['half_width']:.1f}"
-    said = ""
-    if row["paper_low"] is not None:
-        high = "" if row["paper_low"] == row["paper_high"] else f" to {row['paper_high']:g}"
-        said = f" ({row['paper_low']:g}{high})"
+    is_point = row["paper_low"] is not None and row["paper_low"] == row["paper_high"]
+    said = f" ({row['paper_low']:.1f})" if is_point else ""
     return f"{row['percent_of_bound']:.1f}{width}{said}"
 
 
@@ -247,7 +246,7 @@ def convergence_note(rows: Sequence[Row]) -> Html:
         f"± {math.hypot(row['half_width'] or 0.0, row['paper_half_width'] or 0.0):.1f}; first "
         f"{row['first_trials']} trials {difference(row['first_outside'])})"
         for row in rows
-        if row["outside"]
+        if row["outside"] is not None and abs(row["outside"]) > ROUNDING
     ]
     if not told:
         return Html("")
