@@ -68,6 +68,19 @@ opportune plan priority-v1 --load 0.7 --out out/plan.json
 opportune plan priority-v1 --load 0.95 --price-at blocking
 ```
 """,
+    "scale": """\
+What LAG earns as the pool grows: n copies of each server at each of m dispatchers, dealt out anew at
+random in every step (the paper's scaling).
+
+```sh
+opportune scale specialist-v1 --load 0.8 --n 1,4,16 --replications 2
+```
+""",
+    "catalog": """\
+```sh
+opportune catalog
+```
+""",
     "compare": """\
 Runs the policies on the same arrivals and sets what they earn beside the bound. Where not every
 task can be served it warns, prices at the blocking that occurs and goes on.

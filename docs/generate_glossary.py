@@ -37,7 +37,7 @@ AXES = {
 PER_TYPE = get_args(Duration)
 """Dataclasses that describe one task type: their quantities have V as an unwritten axis."""
 
-SUBSCRIPT = re.compile(r"_([vhr]+)(?![a-z])|\(([vhr](?:,[vhr])*)\)")
+SUBSCRIPT = re.compile(r"_([pvhr]+)(?![a-z])|\(([vhr](?:,[vhr])*)\)")
 """Subscripts of a symbol that are axes: vr of ``s_vr``, v,r of ``L(v,r)``."""
 
 WORDS = (

@@ -59,8 +59,12 @@ def test_the_ends_of_the_ranges_are_fine() -> None:
     Settings(steps=np.int64(5), seed=np.uint64(7))  # type: ignore[arg-type]
 
 
-def test_no_names_mean_all_policies() -> None:
-    assert Settings().policy_ids == tuple(loss_policies_by_id())
+def test_no_names_mean_the_usual_policies() -> None:
+    usual = [one for one, p in loss_policies_by_id().items() if getattr(p, "usual", True)]
+    assert Settings().policy_ids == tuple(usual)
+    assert {"lag", "greedy", "random"} <= set(usual)
+    assert "optimal" not in usual
+    assert Settings(policies=("all",)).policy_ids == tuple(loss_policies_by_id())
     assert Settings(policies=("random", "lag")).policy_ids == ("random", "lag")
 
 

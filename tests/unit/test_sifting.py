@@ -197,7 +197,7 @@ def test_equal_servers_and_types_are_merged_and_expanded_back() -> None:
         types, servers, weight = expand(problem, columns, 1.0 + columns.pairs.reward)
         assert len(types) == instance.match_reward.size
         dense[types, servers] = weight
-        assert dense == pytest.approx(1.0 + instance.match_reward / instance.match_reward.max())
+        assert dense == pytest.approx(1.0 + instance.match_reward / problem.unit)
         assert merge_equal(problem) is problem
     assert merged > 10
 

@@ -135,6 +135,8 @@ def _print_comparison(result: Comparison) -> None:
     for bound in result.bounds[1:]:
         share = 100 * bound.value / result.bound.value if result.bound.value > 0 else 100.0
         print(f"bound {bound.name}: {bound.value:.6g} per step ({share:.2f} %), {bound.label}")
+    if result.blocking.note:
+        print(result.blocking.note)
     print(_provenance(result))
 
 

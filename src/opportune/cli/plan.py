@@ -117,6 +117,11 @@ def _print_summary(
     erlang = "" if blocking.erlang_b is None else f", Erlang-B {blocking.erlang_b:.4g}"
     width = f" +/- {blocking.half_width:.2g}" if blocking.method == "simulated" else ""
     print(f"blocking {blocking.value:.4g}{width} ({blocking.method}){erlang}")
+    if blocking.note:
+        by_type = ", ".join(
+            f"{name} {b:.4g}" for name, b in zip(instance.task_types, blocking.by_type, strict=True)
+        )
+        print(f"  {blocking.note}: {by_type}")
     for bound in bounds:
         at = "" if bound.blocking is None else " at this blocking"
         print(f"bound {bound.name}{at}: {bound.value:.8g} per step, {bound.label}")

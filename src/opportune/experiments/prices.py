@@ -36,6 +36,7 @@ class Blocking:
         half_width: 95 % over replications; 0 if exact.
         erlang_b: Erlang-B(floor(R/k)) as a reference, None if k differs per type.
         by_type: (V,) B per type; differs between types if k does or pairs are forbidden.
+        note: Where LAG Lemma 3.1 (one B for all types and policies) does not apply, and why.
     """
 
     value: float
@@ -43,6 +44,7 @@ class Blocking:
     half_width: float
     erlang_b: float | None
     by_type: tuple[float, ...]
+    note: str = ""
 
 
 def blocking_of(instance: LossInstance, plan: Plan | None = None, seed: int = 1) -> Blocking:
@@ -78,7 +80,17 @@ def simulated_blocking(instance: LossInstance, runs: Runs, plan: int = 0) -> Blo
         spread if np.isfinite(spread) else 0.0,
         erlang_b(instance),
         tuple(float(b) for b in by_type),
+        _no_lemma(instance),
     )
+
+
+def _no_lemma(instance: LossInstance) -> str:
+    """Why there is not one B for all types and policies; empty if there is."""
+    if instance.has_forbidden_pairs:
+        return "forbidden pairs: blocking depends on the type and on the policy"
+    if instance.one_k is None:
+        return "servers per task differ: one headcount for all policies, but B depends on the type"
+    return ""
 
 
 def demand_at(instance: LossInstance, blocking: Blocking) -> Demand:

@@ -124,6 +124,8 @@ def blocking_record(blocking: Blocking) -> Record:
         "method": blocking.method,
         "half_width": finite(blocking.half_width),
         "erlang_b": finite(blocking.erlang_b),
+        "by_type": [finite(b) for b in blocking.by_type],
+        "note": blocking.note,
     }
 
 

@@ -102,9 +102,7 @@ def _read_file(path: Path) -> Draft:
         raise InputError(
             Problem("instance", f"{path.name} is nested too deep", "a plain TOML file")
         ) from error
-    folder = path.resolve().parent.name
-    name = folder if path.stem == "instance" and folder else path.stem
-    return read_description(data, path.parent, name)
+    return read_description(data, path.parent, path.stem)
 
 
 def _checked(path: Path) -> Path:

@@ -138,7 +138,7 @@ def run(search: Search, gear: str = AUTO, start: Float | None = None) -> str:
     try:
         _stages(search, gear, start)
     except KeyboardInterrupt:
-        if search.price is None:
+        if search.price is None or not search.stop.catch_interrupt:
             raise
         ended = "interrupt"
     if search.infeasible:

@@ -152,11 +152,11 @@ def headcount_chain(instance: LossInstance, keep: float = 0.0) -> HeadcountChain
     low, high = int(likely[0]), max(int(likely[-1]), 1)
     taken, busy = _server_kernels(size, arrival, end)
     if low > 0 or high < size:
-        law = stationary(_fold(move, low, high, low)) if arrival > 0 else law[low : high + 1]
+        law = stationary(_fold(move, low, high)) if arrival > 0 else law[low : high + 1]
         taken = _fold_columns(taken[low : min(high, size - 1) + 1], low, high)
         busy = _fold_columns(busy[max(low, 1) - 1 : high], low, high)
     last = min(high, size - 1)
-    forced = instance.n_servers == size * k and last == size - 1 and high == size
+    forced = instance.n_servers == size * k and last == size - 1
     return HeadcountChain(
         size=size,
         low=low,
@@ -186,9 +186,9 @@ def _server_kernels(size: int, arrival: float, end: float) -> tuple[Float, Float
     return taken, busy
 
 
-def _fold(move: Float, low: int, high: int, first: int) -> Float:
+def _fold(move: Float, low: int, high: int) -> Float:
     """A transition matrix on the levels low..high: what leaves them stops at the border."""
-    kept = move[low : high + 1, low - first + first : high + 1].copy()
+    kept = move[low : high + 1, low : high + 1].copy()
     kept[:, 0] += move[low : high + 1, :low].sum(axis=1)
     kept[:, -1] += move[low : high + 1, high + 1 :].sum(axis=1)
     return kept

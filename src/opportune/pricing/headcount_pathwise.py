@@ -240,28 +240,28 @@ def _fitted(
     is_open = np.ones(game.chain.size, dtype=np.bool_)
     if game.chain.forced is not None:
         is_open[game.chain.forced] = False
-    start, horizon = prices, float(len(path.level))
+    horizon = float(len(path.level))
 
     def at(x: Float) -> Float:
-        out = start.copy()
-        out[:, is_open] = x.reshape(len(start), -1) / weight[:, is_open]
+        out = prices.copy()
+        out[:, is_open] = x.reshape(len(prices), -1) / weight[:, is_open]
         return out
 
+    x = (prices * weight)[:, is_open].ravel()
     for smooth in SMOOTH:
 
         def objective(x: Float, smooth: float = smooth) -> tuple[float, Float]:
             market = game.market(at(x), smooth)
             values = values_backward(path, penalty, market, charged, gap)
-            taken = np.zeros_like(start)
+            taken = np.zeros_like(prices)
             takes_forward(path, penalty, market, gap, game.copies, taken)
             total = float(game.share @ market.prices @ demand + game.copies @ values)
             slope = (game.share[:, None] * demand - taken) / weight
             return total / horizon, slope[:, is_open].ravel() / horizon
 
-        x = (start * weight)[:, is_open].ravel()
         options = {"maxiter": iterations, "maxcor": 20, "ftol": 1e-8}
-        start = at(minimize(objective, x, jac=True, method="L-BFGS-B", options=options).x)
-    return start
+        x = minimize(objective, x, jac=True, method="L-BFGS-B", options=options).x
+    return at(x)
 
 
 def surrogate_penalty(game: _Game, prices: Float) -> Penalty:

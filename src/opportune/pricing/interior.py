@@ -119,7 +119,7 @@ class _System:
         """The point as it is."""
         point, problem = self.point, search.problem
         gap = products(columns.pairs, problem.market, point, self.step, (0.0, 0.0))
-        value = float(self.weight @ (columns.pairs.reward * point.rate))
+        value = float(np.sum(self.weight * columns.pairs.reward * point.rate))
         served = served_by(problem, columns, point.rate)
         served[: len(point.slack)] += point.slack
         return Center(

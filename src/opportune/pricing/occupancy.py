@@ -64,8 +64,8 @@ def price(
     Args:
         instance: What to price.
         demand: ``FULL`` (the fluid limit that LAG uses), ``Demand(blocking=B)``, ``AT_MOST``.
-        stop: When to end; by default at a gap of 1e-9. Where it ends earlier, the rates are
-            those that were found, not the least squares.
+        stop: When to end; by default at a gap of 1e-9, and an interrupt is an interrupt. Where
+            it ends earlier, the rates are those that were found, not the least squares.
         gear: Which solver (``pricing.gears``); by default chosen by size.
         start: (V,) prices to start from, NaN where none is known.
 
@@ -82,7 +82,7 @@ def price(
         notices.append(f"arrival rate 0, left out of the LP: {', '.join(unused)}")
     if not used.any():
         return _nothing_arrives(instance, demand, tuple(notices), began)
-    how = (Stop() if stop is None else stop, gear, start)
+    how = (Stop(catch_interrupt=False) if stop is None else stop, gear, start)
     found, near = None, instance
     if demand == FULL and _feasible_by_solving(instance):
         found = _solve_or_explain(instance, how)
@@ -144,22 +144,27 @@ def _demand_price(instance: LossInstance, demand: Demand, found: Certified) -> F
 
     All gears but the full LP treat equal types alike and rare types precisely.
     """
-    price = found.demand_price
+    price = found.demand_price.copy()
     vertex = found.gear == FULL_LP
     if vertex:
         price = _equal_for_equal_types(instance, demand, price)
-    free = _free_fraction(instance, found)
+    free, top = _free_fraction(instance, found), float(instance.match_reward.max())
     if demand.at_most:
-        price = np.where(price <= NOTHING * float(instance.match_reward.max()), 0.0, price)
-    rare = RARE * instance.arrival_rate.max() if vertex else 0.0
-    for v in np.flatnonzero(np.isnan(price) | (instance.arrival_rate <= rare)):
-        trial = np.where(np.isnan(price), 0.0, price)
-        capacity = certificate.capacity_price(instance, trial)
+        price = np.where(price <= NOTHING * top, 0.0, price)
+    unknown = np.flatnonzero(np.isnan(price))
+    if len(unknown) > 0:  # nothing is gained at the top reward, so they do not bear on the others
+        capacity = certificate.capacity_price(instance, np.where(np.isnan(price), top, price))
+        for v in unknown:
+            price[v] = marginal_price(instance, demand, int(v), capacity, free)
+    rare = instance.arrival_rate <= RARE * instance.arrival_rate.max()
+    for v in np.flatnonzero(rare & (instance.arrival_rate > 0)) if vertex else ():
+        trial = price.copy()
+        capacity = certificate.capacity_price(instance, price)
         trial[v] = marginal_price(instance, demand, int(v), capacity, free)
-        if np.isnan(price[v]) or certificate.dual_value(
-            instance, demand, trial
-        ) <= certificate.dual_value(instance, demand, np.where(np.isnan(price), 0.0, price)):
-            price[v] = trial[v]
+        if certificate.dual_value(instance, demand, trial) <= certificate.dual_value(
+            instance, demand, price
+        ):
+            price = trial
     return price
 
 

@@ -33,11 +33,14 @@ class Stop:
         seconds: Most time to take; what is being computed then is finished (at 1,000 x 2,000 a
             tenth of a second).
         progress: Called with the gap proven so far and a word.
+        catch_interrupt: Whether an interrupt (Ctrl-C) ends the solve with the best pair so far
+            instead of being passed on.
     """
 
     gap: float = 1e-9
     seconds: float = math.inf
     progress: Progress | None = None
+    catch_interrupt: bool = True
 
     def __post_init__(self) -> None:
         problems = [

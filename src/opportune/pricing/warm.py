@@ -33,7 +33,7 @@ def replan(
         previous: Prices of the instance as it was.
         instance: The instance as it is.
         demand: By default the same as before. A blocking by type must fit the types that are.
-        stop: When to end; by default at a gap of 1e-9.
+        stop: When to end; by default at a gap of 1e-9, and an interrupt is an interrupt.
 
     Raises:
         OverloadError: With remedies, if every task must be served and cannot be.
