@@ -69,8 +69,8 @@ opportune plan priority-v1 --load 0.95 --price-at blocking
 ```
 """,
     "scale": """\
-What LAG earns as the pool grows: n copies of each server at each of m dispatchers, dealt out anew at
-random in every step (the paper's scaling).
+What LAG earns as the pool grows: n copies of each server at each of m dispatchers, dealt out
+anew at random in every step (the paper's scaling).
 
 ```sh
 opportune scale specialist-v1 --load 0.8 --n 1,4,16 --replications 2

@@ -18,6 +18,15 @@ def bin_law(n: int, f: float, d: int) -> float:
     return math.comb(n, d) * f**d * (1.0 - f) ** (n - d)
 
 
+def stays_busy(n: int, to: int, size: int, rates: tuple[float, float]) -> float:
+    """P(busy server stays busy and N moves from n to ``to``); rates are (L, f)."""
+    arrival, f = rates
+    if n == size:
+        return (1 - f) * bin_law(size - 1, f, size - to)
+    with_task = arrival * bin_law(n - 1, f, n + 1 - to)
+    return (1 - f) * (with_task + (1 - arrival) * bin_law(n - 1, f, n - to))
+
+
 def hc_lp(instance: LossInstance) -> float:
     """Value of HC-LP, conditional on the headcount, with the backward weights AB and BB.
 
@@ -62,12 +71,8 @@ def hc_lp(instance: LossInstance) -> float:
                 for v in range(n_types):
                     parts[u(v, r, n)] = ab
             for n in range(1, size + 1):
-                if n < size:
-                    stay = arrival * bin_law(n - 1, f, n + 1 - to)
-                    stay += (1 - arrival) * bin_law(n - 1, f, n - to)
-                else:
-                    stay = bin_law(size - 1, f, size - to)
-                parts[x(r, n)] = parts.get(x(r, n), 0.0) + pi[n] / pi[to] * (1 - f) * stay
+                bb = pi[n] / pi[to] * stays_busy(n, to, size, (arrival, f))
+                parts[x(r, n)] = parts.get(x(r, n), 0.0) + bb
             row(list(parts.items()), 0.0, 0.0)
     rows, columns, values = zip(*entries, strict=True)
     program = Program(

@@ -121,14 +121,17 @@ def newton_direction(
         row_of = {high + p: 1.0, low + p: -1.0, price + v: 1.0, q + r: float(mean[v])}
         add(row_of, float(level - point.high[p] + point.low[p]))  # beta - alpha = L
         now = point.low[p] * point.rate[p]
-        add({low + p: point.rate[p], y + p: point.low[p]}, float(aim.mu - aim.low[p] - now))
+        add(
+            {low + p: point.rate[p], y + p: point.low[p]},
+            float(aim.mu * aim.part[v] - aim.low[p] - now),
+        )
         now = point.high[p] * point.rest[p]
         row_of = {high + p: point.rest[p], phi + r: point.high[p], y + p: -point.high[p]}
-        add(row_of, float(aim.mu - aim.high[p] - now))
+        add(row_of, float(aim.mu * aim.part[v] - aim.high[p] - now))
     for v in range(loose):
         now = point.price[v] * point.slack[v]
         row_of = {price + v: point.slack[v], t + v: point.price[v]}
-        add(row_of, float(aim.mu - aim.slack[v] - now))
+        add(row_of, float(aim.mu * aim.part[v] - aim.slack[v] - now))
     step = np.linalg.solve(jacobian, right)
     names = ("price", "slack", "capacity", "free", "rate", "low", "high")
     return {

@@ -1,4 +1,4 @@
-"""Write scores.csv and conflicts.csv of this example again: python generate.py
+"""Write scores.csv and conflicts.csv of this example again (python generate.py).
 
 Papers and reviewers have weights on six topics; the score of a pair is the cosine of their
 weights, as in the tf-idf similarities that journals use, times the reviewer's experience. A

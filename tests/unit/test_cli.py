@@ -292,7 +292,7 @@ def test_policies_and_catalog_are_listed(capsys: pytest.CaptureFixture[str]) -> 
 def test_every_policy_that_fits_runs_with_all(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """With ``--policies all`` one that does not fit is left out with its reason; named, it fails."""
+    """With ``all`` one that does not fit is left out with its reason; named, it fails."""
     path = tmp_path / "small.toml"
     path.write_text(
         "match_reward = [[1.0, 0.5, 0.2], [0.0, 0.9, 0.3]]\narrival_rate = [0.1, 0.1]\n"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from opportune.errors import InputError
 from opportune.experiments.comparison import Comparison, bound_at, compare
 from opportune.experiments.metrics import half_width
 from opportune.experiments.prices import blocking_of
@@ -191,7 +192,7 @@ def test_the_notes_of_plans_are_in_their_rows() -> None:
 
 def test_a_row_that_is_not_there() -> None:
     result = compare(MIXED, SMALL)
-    with pytest.raises(StopIteration):
+    with pytest.raises(InputError, match="one of the rows"):
         result.row("whittle")
 
 

@@ -163,7 +163,7 @@ def test_a_check_finds_every_problem(write_instance: Write) -> None:
         ("~/x.toml", "a path without ~"),
         (Path("priority-v1"), "a path ending in .toml"),
         ("scores.csv", "or a path ending in .toml"),
-        ("x" * 5000 + ".toml", "expected a file in ."),
+        ("x" * 5000 + ".toml", "expected a file in this folder"),
     ],
 )
 def test_a_source_that_is_no_file(source: Any, expected: str) -> None:

@@ -145,17 +145,17 @@ def order_with(row: list[int]) -> np.ndarray:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"order": order_with([1, 0, 2, 2])}, r"order\[0,0\]: not the permitted servers"),
-    ({"n_allowed": np.array([3, 2])}, r"order\[0,0\]"),
-    ({"n_allowed": np.array([4, 3])}, r"order\[1,0\]"),
+    ({"order": order_with([1, 0, 2, 2])}, r"order\[0,0\]: .* every permitted server once"),
+    ({"n_allowed": np.array([3, 2])}, "n_allowed"),
+    ({"n_allowed": np.array([4, 3])}, "n_allowed"),
     ({"order": np.zeros((2, 4, 1))}, r"order: shape \(2, 4, 1\); expected shape \(2, 4, 4\)"),
     ({"level": np.zeros((2, 2, 4))}, "order: shape"),
-    ({"level": np.array([[[0, 2, 1, 3]], [[0, 1, 2, 3]]])}, r"level\[0,0\]: decreases"),
+    ({"level": np.array([[[0, 2, 1, 3]], [[0, 1, 2, 3]]])}, r"level\[0,0\]: falls"),
     ({"weight": np.full((2, 4), -1.0)}, "weight: negative or not finite"),
     ({"weight": np.full((2, 4), np.nan)}, "weight: negative or not finite"),
     ({"weight": np.full((2, 4), np.inf)}, "weight: negative or not finite"),
     ({"weight": np.ones((2, 4))}, "weight: on a forbidden pair"),
-    ({"policy": "y"}, "policy: y; expected x"),
+    ({"policy": "y"}, "policy: 'y'; expected the policy's id, 'x'"),
 ]
 
 
@@ -217,7 +217,7 @@ def test_two_policies_of_one_id_are_an_error(monkeypatch: pytest.MonkeyPatch) ->
         kind = type("Same", (), {"id": "same", "__module__": module.__name__})
         module.Same = kind  # type: ignore[attr-defined]
         modules[name] = module
-    with pytest.raises(ValueError, match="two policies have the id 'same'"):
+    with pytest.raises(InputError, match="id: 'same' in .* every id once"):
         find(monkeypatch, modules)
 
 

@@ -77,7 +77,8 @@ def test_the_direction_is_newtons_on_all_equations_at_once(loose: bool, kind: st
         point = random_point(rng, pairs, loose)
         n = len(pairs.reward)
         loosened = rng.normal(0.0, 1e-3, n_types if loose else 0)
-        aim = Aim(0.01, rng.normal(0.0, 1e-3, n), rng.normal(0.0, 1e-3, n), loosened)
+        part = 0.5 + rng.random(n_types)
+        aim = Aim(0.01, part, rng.normal(0.0, 1e-3, n), rng.normal(0.0, 1e-3, n), loosened)
         H, right, sums = (
             np.empty((n_types, n_types)),
             np.empty(n_types),
@@ -106,7 +107,7 @@ def test_the_direction_is_newtons_on_all_equations_at_once(loose: bool, kind: st
 
 
 @pytest.mark.parametrize("loose", [False, True])
-def test_the_start_has_all_products_equal(loose: bool) -> None:
+def test_the_start_has_the_products_asked_for(loose: bool) -> None:
     rng = np.random.default_rng(22)
     for _ in range(20):
         pairs, market = random_pairs(rng)
@@ -117,12 +118,13 @@ def test_the_start_has_all_products_equal(loose: bool) -> None:
         point = point._replace(
             price=rng.normal(0.3, 0.5, n_types), slack=np.zeros(n_types if loose else 0)
         )
-        center(pairs, market, point, 1e-3)
-        assert point.low * point.rate == pytest.approx(np.full(len(point.rate), 1e-3))
-        assert point.high * point.rest == pytest.approx(np.full(len(point.rate), 1e-3))
-        assert point.slack * point.price[: len(point.slack)] == pytest.approx(
-            np.full(len(point.slack), 1e-3)
-        )
+        part = 0.5 + rng.random(n_types)
+        center(pairs, market, point, 1e-3, part)
+        product = 1e-3 * part[pairs.task_type]
+        assert point.low * point.rate == pytest.approx(product)
+        assert point.high * point.rest == pytest.approx(product)
+        loosely = point.slack * point.price[: len(point.slack)]
+        assert loosely == pytest.approx(1e-3 * part[: len(point.slack)])
         server = np.repeat(np.arange(len(point.free)), np.diff(pairs.start))
         level = (
             pairs.reward
@@ -153,11 +155,14 @@ def test_products_corrections_and_moves() -> None:
 
     assert products(pairs, market, point, step, (0.3, 0.6)) == pytest.approx(total(0.3, 0.6))
     after = total(0.3, 0.6)
-    aim = Aim(0.0, *(np.zeros_like(part) for part in (point.low, point.high, point.slack)))
+    part = 0.5 + rng.random(len(rate))
+    aim = Aim(0.0, part, *(np.zeros_like(one) for one in (point.low, point.high, point.slack)))
     correct(pairs, step, aim, 0.2)
-    assert aim.low == pytest.approx(np.clip(step.low * step.rate, -0.2, 0.2))
-    assert aim.high == pytest.approx(np.clip(step.high * step.rest, -0.2, 0.2))
-    assert aim.slack == pytest.approx(np.clip(step.price * step.slack, -0.2, 0.2))
+    cut = 0.2 * part[pairs.task_type]
+    assert aim.low == pytest.approx(np.clip(step.low * step.rate, -cut, cut))
+    assert aim.high == pytest.approx(np.clip(step.high * step.rest, -cut, cut))
+    cut = 0.2 * part
+    assert aim.slack == pytest.approx(np.clip(step.price * step.slack, -cut, cut))
     move(point, step, (0.3, 0.6))
     assert products(pairs, market, point, blank(point), (1.0, 1.0)) == pytest.approx(after)
 

@@ -114,21 +114,21 @@ def _print_rows(results: Sequence[Comparison], with_load: bool) -> None:
 
 
 def _print_comparison(result: Comparison) -> None:
+    ids = [row.policy for row in result.policies]
+    base = "lag" if "lag" in ids else ids[0]
     rows = [
         (
             row.policy,
             f"{row.reward:.6g}",
             f"{row.percent_of_bound:.2f}",
             _width(row.half_width),
-            f"{row.difference:+.2f}" if row.difference else "",
-            _width(row.difference_half_width) if row.difference else "",
+            "" if row.policy == base else f"{row.difference:+.2f}",
+            "" if row.policy == base else _width(row.difference_half_width),
             f"{row.blocking:.4f}",
             f"{row.left_to_gain:.2f}",
         )
         for row in result.policies
     ]
-    ids = [row.policy for row in result.policies]
-    base = "lag" if "lag" in ids else ids[0]
     columns = ("policy", "reward/step", "% of bound", "+/-", f"- {base}", "+/-", "blocking", "left")
     print_table(f"{result.instance.name} at load {result.instance.load:.4g}", columns, rows)
     print(_bound_line(result))
@@ -169,7 +169,7 @@ def _bound_line(result: Comparison) -> str:
     return (
         f"bound {bound.name}{at}: {bound.value:.6g} per step, {bound.label}, "
         f"gap {bound.gap:.1e}; prices at {result.priced_at}. left: at most so many points can "
-        "any policy gain"
+        "a policy gain that serves whenever it can"
     )
 
 

@@ -120,7 +120,7 @@ def sweep_reward_chart(comparisons: Sequence[Comparison], name: str) -> Chart:
         name=name,
         title="Reward and bound, by load",
         text=text,
-        caption="The edge of the gray area is the bound: what no policy can pass.",
+        caption="The edge of the gray area is the bound: what no policy here can pass.",
         spec=finished(chart, 300, text, rows=rows, bounds=bounds),
         key=(Sample("Bound", INK, DASHES[0], None), *policy_key(ids, lines=True)),
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError
+from opportune.errors import InputError, Problem
 from opportune.experiments.bounds import Bound, bound_at, headcount_bounds
 from opportune.experiments.metrics import half_width, percents
 from opportune.experiments.prices import (
@@ -24,7 +24,7 @@ from opportune.experiments.prices import (
 from opportune.experiments.runs import Runs, run_replications
 from opportune.experiments.settings import Progress, Settings
 from opportune.model.loss import LossInstance
-from opportune.policies.base import Plan, loss_policy
+from opportune.policies.base import Plan, check_plan, loss_policy
 from opportune.pricing import certificate
 from opportune.pricing.blocking import exact_blocking
 from opportune.pricing.demand import Demand
@@ -44,7 +44,7 @@ class PolicyResult:
         half_width: 95 % half width of it, over replications, or over batches of a single one.
         blocking: Blocked / arrived of this policy.
         left_to_gain: Points of percent_of_bound up to the tightest bound: at most this much
-            can any policy gain on this one.
+            can a work-conserving policy gain on this one (0 where noise lifts it above).
         difference: Percent of bound minus that of LAG (the first policy if LAG is not run).
         difference_half_width: 95 % half width of it, paired by replication.
         note: What a reader should know of the policy, for example "heuristic".
@@ -77,8 +77,16 @@ class Comparison:
     warnings: tuple[str, ...] = ()
 
     def row(self, policy: str) -> PolicyResult:
-        """The row of a policy id."""
-        return next(row for row in self.policies if row.policy == policy)
+        """The row of a policy id.
+
+        Raises:
+            InputError: If that policy was not run.
+        """
+        for row in self.policies:
+            if row.policy == policy:
+                return row
+        known = ", ".join(row.policy for row in self.policies)
+        raise InputError(Problem("policy", repr(policy), f"one of the rows: {known}"))
 
 
 def compare(
@@ -92,6 +100,7 @@ def compare(
         progress: Called with the share of the work done.
 
     Raises:
+        InputError: If a policy that was named cannot be used on this instance.
         SolverError: If an LP cannot be solved.
     """
     settings = Settings() if settings is None else settings
@@ -132,11 +141,14 @@ def make_plans(
     plans, skipped = [], []
     for one in settings.policy_ids:
         try:
-            plans.append(loss_policy(one).plan(instance, prices))
+            plan = loss_policy(one).plan(instance, prices)
         except InputError as error:
             if settings.by_name or any(problem.field != "policy" for problem in error.problems):
                 raise
             skipped.append(f"{one} is left out: {error.problems[0].value}")
+        else:
+            check_plan(plan, instance)
+            plans.append(plan)
     return plans, tuple(skipped)
 
 

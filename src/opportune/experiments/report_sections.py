@@ -168,7 +168,7 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
             "Left to gain",
             _tile(
                 f"≤{wording.NBSP}{wording.points(base.left_to_gain)}",
-                f"above {name}, for any policy; the bound is {label}",
+                f"above {name}; the bound is {label}",
             ),
         )
     )

@@ -49,6 +49,10 @@ class Settings:
     price_at: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.policies, str):
+            told = "a tuple of ids"
+            raise InputError(Problem("policies", repr(self.policies), told, 'write ("lag",)'))
+        object.__setattr__(self, "policies", tuple(self.policies))
         whole = (
             ("steps", self.steps, 1, 10**15),
             ("replications", self.replications, 1, MAX_REPLICATIONS),

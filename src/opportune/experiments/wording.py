@@ -245,7 +245,8 @@ def bound_words(name: str) -> str:
 
 
 LABELS = {
-    "exact": "The best reward that any policy can earn, computed by a dynamic program.",
+    "exact": "The best reward of all policies that serve whenever they can, computed by a dynamic "
+    "program.",
     "proven": "No policy that serves whenever it can earns more in the long run. Follows by "
     "arithmetic from the prices, whatever the solver did; the blocking in it is exact, or not "
     "needed.",

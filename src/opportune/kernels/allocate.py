@@ -1,4 +1,4 @@
-"""Who gets the task: the one place where servers are picked, for simulator and service.
+"""Who gets the task: the one place where servers are picked.
 
 All rules are work-conserving: they pick exactly k servers whenever k permitted ones are free.
 PRIORITY walks a list, SAMPLE draws by weight, ``waterfill`` shares capacities (Appendix A of
@@ -83,7 +83,7 @@ def pick(
 
 @jit
 def pick_first(tables: PlanTables, busy_until: Steps, task: Task, picks: Servers) -> int:
-    """The first k free servers of a list without ties. No branch depends on who is free."""
+    """The first k free servers of a list without ties, written without a branch on who is free."""
     time, v, h, k = task
     found, position, n = 0, 0, tables.n_allowed[v]
     while position < n and found < k:

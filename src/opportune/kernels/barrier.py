@@ -7,8 +7,9 @@ and beta of z >= 0 the optimality conditions of the occupancy LP are
     sum_r y_vr + t_v = k_v (1 - B_v),    phi_r + sum_v lambda_v E[D_v] y_vr = 1, (primal)
     alpha y = beta z = l t = 0,
 
-t = 0 where every task must be served. Newton's method on them with 0 replaced by mu weights the
-barrier of a pair by lambda_v, so rare types are as precise as common ones. Pairs are eliminated
+t = 0 where every task must be served. Newton's method is run on them with mu / sqrt(lambda_v) in
+place of 0: with mu alone a steep range of rates bends the path so much that steps are cut short,
+with mu / lambda_v (the plain barrier) rare types come out imprecise. Pairs are eliminated
 one by one, then q and phi server by server (two equations); what is left is a symmetric positive
 definite system in l: diag(lambda / h summed over r), h = alpha/y + beta/z, less a term of rank
 two per server (ours; the elimination is written out in docs/explanation/pricing.md).
@@ -41,34 +42,35 @@ class Interior(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """Products aimed at: alpha y = mu - low, beta z = mu - high, l t = mu - slack."""
+    """Products aimed at: alpha y = mu part_v - low, beta z = mu part_v - high, l t likewise."""
 
     mu: float
+    part: Float  # (V,) sqrt(largest rate / rate): halfway between equal and equally weighted
     low: Float  # (n,) second-order corrections
     high: Float  # (n,)
     slack: Float  # (V,) or no entries
 
 
 @jit
-def center(pairs: Pairs, market: Market, point: Interior, mu: float) -> None:
-    """Fill in phi, y, alpha, beta, t for given l and q: all products are mu.
+def center(pairs: Pairs, market: Market, point: Interior, mu: float, part: Float) -> None:
+    """Fill in phi, y, alpha, beta, t for given l and q: all products are m = mu part_v.
 
-    alpha y = beta (phi - y) = mu and beta - alpha = L give y = phi x, x the root of
-    1/(1 - x) - 1/x = L phi / mu; phi follows from the capacity row by iteration.
+    alpha y = beta (phi - y) = m and beta - alpha = L give y = phi x, x the root of
+    1/(1 - x) - 1/x = L phi / m; phi follows from the capacity row by iteration.
     """
     start, task_type, reward = pairs
     rate, mean, _, copies = market
     price, slack, capacity, free, y, z, low, high = point
     for v in range(slack.shape[0]):
-        price[v] = max(price[v], np.sqrt(mu))
-        slack[v] = mu / price[v]
+        price[v] = max(price[v], np.sqrt(mu * part[v]))
+        slack[v] = mu * part[v] / price[v]
     for r in range(copies.shape[0]):
         phi = 0.5
         for _ in range(40):
             busy = 1.0
             for p in range(start[r], start[r + 1]):
                 v = task_type[p]
-                c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / mu
+                c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / (mu * part[v])
                 x = 2.0 / (2.0 + abs(c) + np.sqrt(c * c + 4.0))
                 busy += rate[v] * mean[v] * (1.0 - x if c > 0.0 else x)
             before, phi = phi, 1.0 / busy
@@ -77,10 +79,10 @@ def center(pairs: Pairs, market: Market, point: Interior, mu: float) -> None:
         free[r] = phi
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
-            c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / mu
+            c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / (mu * part[v])
             x = 2.0 / (2.0 + abs(c) + np.sqrt(c * c + 4.0))
             y[p], z[p] = phi * (1.0 - x if c > 0.0 else x), phi * (x if c > 0.0 else 1.0 - x)
-            low[p], high[p] = mu / y[p], mu / z[p]
+            low[p], high[p] = mu * part[v] / y[p], mu * part[v] / z[p]
 
 
 @jit
@@ -109,7 +111,7 @@ def assemble(
     for v in range(n_types):
         right[v] = -rate[v] * demand[v]
     for v in range(slack.shape[0]):
-        right[v] += rate[v] * (aim.mu - aim.slack[v]) / price[v]
+        right[v] += rate[v] * (aim.mu * aim.part[v] - aim.slack[v]) / price[v]
         if matrix:
             H[v, v] += rate[v] * slack[v] / price[v]
     for r in range(copies.shape[0]):
@@ -120,7 +122,8 @@ def assemble(
             p = first + i
             v = task_type[p]
             A, B = low[p] / y[p], high[p] / z[p]
-            up, down = (aim.mu - aim.low[p]) / y[p], (aim.mu - aim.high[p]) / z[p]
+            up = (aim.mu * aim.part[v] - aim.low[p]) / y[p]
+            down = (aim.mu * aim.part[v] - aim.high[p]) / z[p]
             c = up - down + reward[p] - price[v] - mean[v] * capacity[r]
             weight = rate[v] / (A + B)
             f[i], g[i] = weight * B, weight * mean[v]
@@ -194,7 +197,9 @@ def recover(
     price, slack, capacity, _, y, z, low, high = point
     primal, dual = 1e30, 1e30
     for v in range(slack.shape[0]):
-        step.slack[v] = (aim.mu - aim.slack[v] - slack[v] * step.price[v]) / price[v] - slack[v]
+        step.slack[v] = (aim.mu * aim.part[v] - aim.slack[v] - slack[v] * step.price[v]) / price[
+            v
+        ] - slack[v]
         if step.slack[v] < 0.0:
             primal = min(primal, -slack[v] / step.slack[v])
         if step.price[v] < 0.0:
@@ -213,7 +218,8 @@ def recover(
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
             A, B = low[p] / y[p], high[p] / z[p]
-            up, down = (aim.mu - aim.low[p]) / y[p], (aim.mu - aim.high[p]) / z[p]
+            up = (aim.mu * aim.part[v] - aim.low[p]) / y[p]
+            down = (aim.mu * aim.part[v] - aim.high[p]) / z[p]
             c = up - down + reward[p] - price[v] - mean[v] * capacity[r]
             dy = (c - step.price[v] - mean[v] * dq + B * dphi) / (A + B)
             dz = dphi - dy
@@ -252,13 +258,15 @@ def products(
 
 @jit
 def correct(pairs: Pairs, step: Interior, aim: Aim, most: float) -> None:
-    """Second-order corrections (Mehrotra 1992): products of the steps, cut off at ``most``."""
+    """Second-order corrections (Mehrotra 1992): products of steps, cut off at ``most`` part_v."""
     for v in range(step.slack.shape[0]):
-        aim.slack[v] = min(max(step.price[v] * step.slack[v], -most), most)
+        cut = most * aim.part[v]
+        aim.slack[v] = min(max(step.price[v] * step.slack[v], -cut), cut)
     for r in range(step.free.shape[0]):
         for p in range(pairs.start[r], pairs.start[r + 1]):
-            aim.low[p] = min(max(step.low[p] * step.rate[p], -most), most)
-            aim.high[p] = min(max(step.high[p] * step.rest[p], -most), most)
+            cut = most * aim.part[pairs.task_type[p]]
+            aim.low[p] = min(max(step.low[p] * step.rate[p], -cut), cut)
+            aim.high[p] = min(max(step.high[p] * step.rest[p], -cut), cut)
 
 
 @jit

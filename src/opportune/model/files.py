@@ -117,8 +117,11 @@ def _checked(path: Path) -> Path:
         return path
     else:
         near = [name for name in neighbors(path) if name.lower().endswith(".toml")]
-        expected = f"a file in {path.parent}" if neighbors(path) else f"a folder {path.parent}"
-        problem = Problem("instance", shorten(text, 200), expected, did_you_mean(path.name, near))
+        folder = "this folder" if path.parent == Path() else f"the folder {path.parent}"
+        expected = f"a file in {folder}" if neighbors(path) else f"a folder {path.parent}"
+        there = f"instance files there: {', '.join(sorted(near)[:5])}" if near else ""
+        hint = did_you_mean(path.name, near) or there or "check the path; no .toml file is there"
+        problem = Problem("instance", shorten(text, 200), expected, hint)
     raise InputError(problem)
 
 

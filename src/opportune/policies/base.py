@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import opportune.policies.loss as loss_policies
-from opportune.errors import InputError, Problem
+from opportune.errors import InputError, Problem, shorten
 from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTables
 from opportune.kernels.group import GroupTables, StateTables
 from opportune.model.axes import Quantity
@@ -158,11 +158,27 @@ def check_policy(policy: LossPolicy, instance: LossInstance) -> Plan:
             weights are not nonnegative numbers.
     """
     plan = policy.plan(instance)
+    check_plan(plan, instance)
+    if plan.policy != policy.id:
+        raise InputError(Problem("policy", repr(plan.policy), f"the policy's id, {policy.id!r}"))
+    return plan
+
+
+def check_plan(plan: Plan, instance: LossInstance) -> None:
+    """Check that the kernels, which look at no bounds, can trust a plan's tables.
+
+    Raises:
+        InputError: If an order is not one of the permitted servers, a level falls, or a weight
+            is not a number of at least 0.
+    """
     tables = plan.tables
     problems = []
+    name = plan.policy
     shape = (instance.n_types, tables.order.shape[1], instance.n_servers)
     if tables.order.shape != shape or tables.level.shape != shape:
-        problems.append(Problem("order", f"shape {tables.order.shape}", f"shape {shape}"))
+        problems.append(Problem(f"{name}: order", f"shape {tables.order.shape}", f"shape {shape}"))
+    elif not np.array_equal(tables.n_allowed, instance.allowed.sum(axis=1)):
+        problems.append(Problem(f"{name}: n_allowed", "other counts", "permitted servers by type"))
     else:
         for v in range(instance.n_types):
             permitted = np.flatnonzero(instance.allowed[v])
@@ -170,19 +186,23 @@ def check_policy(policy: LossPolicy, instance: LossInstance) -> Plan:
                 n = int(tables.n_allowed[v])
                 if not np.array_equal(np.sort(tables.order[v, h, :n]), permitted):
                     problems.append(
-                        Problem(f"order[{v},{h}]", "not the permitted servers", "each one once")
+                        Problem(
+                            f"{name}: order[{v},{h}]",
+                            shorten(tables.order[v, h, :n]),
+                            "every permitted server once",
+                        )
                     )
                 if np.any(np.diff(tables.level[v, h, :n]) < 0):
-                    problems.append(Problem(f"level[{v},{h}]", "decreases", "a rising level"))
-    if tables.weight.size and not np.all((tables.weight >= 0) & np.isfinite(tables.weight)):
-        problems.append(Problem("weight", "negative or not finite", "at least 0"))
-    if tables.rule == SAMPLE and np.any(tables.weight[~instance.allowed] != 0):
-        problems.append(Problem("weight", "on a forbidden pair", "0 there"))
-    if plan.policy != policy.id:
-        problems.append(Problem("policy", plan.policy, policy.id))
+                    problems.append(Problem(f"{name}: level[{v},{h}]", "falls", "a rising level"))
+    if tables.rule == SAMPLE and tables.weight.shape != instance.match_reward.shape:
+        told = f"shape {tables.weight.shape}"
+        problems.append(Problem(f"{name}: weight", told, f"shape {instance.match_reward.shape}"))
+    elif tables.weight.size and not np.all((tables.weight >= 0) & np.isfinite(tables.weight)):
+        problems.append(Problem(f"{name}: weight", "negative or not finite", "at least 0"))
+    elif tables.rule == SAMPLE and np.any(tables.weight[~instance.allowed] != 0):
+        problems.append(Problem(f"{name}: weight", "on a forbidden pair", "0 there"))
     if problems:
         raise InputError(problems)
-    return plan
 
 
 @cache
@@ -199,7 +219,10 @@ def loss_policies_by_id() -> dict[str, LossPolicy]:
             ):
                 policy = value()
                 if policy.id in found:
-                    raise ValueError(f"two policies have the id {policy.id!r}")
+                    other = type(found[policy.id]).__module__
+                    told = f"{policy.id!r} in {module.__name__} and in {other}"
+                    remedy = "change the `id` of one of them"
+                    raise InputError(Problem("id", told, "every id once", remedy))
                 found[policy.id] = policy
     return dict(sorted(found.items(), key=lambda item: (getattr(item[1], "rank", 99), item[0])))
 

@@ -110,9 +110,9 @@ def _solve(instance: LossInstance, tolerance: float, max_work: float) -> Headcou
     unit = float(instance.match_reward.max()) or 1.0
     prices = np.zeros((merged.n_classes, len(chain.taken)))
     value, iterations = 0.0, 0
-    open_levels = len(chain.taken) - (chain.forced is not None)
-    if merged.n_classes and open_levels:
-        near = headcount_chain(instance, keep=min(max(tolerance / 10, 1e-10), 1e-6))
+    near = headcount_chain(instance, keep=min(max(tolerance / 10, 1e-10), 1e-6))
+    choice = bool(merged.n_classes) and len(near.taken) > (near.forced is not None)
+    if choice:
         work = interior_work(merged, near)
         if work > max_work:
             raise InputError(_too_large(merged, near))
@@ -121,8 +121,8 @@ def _solve(instance: LossInstance, tolerance: float, max_work: float) -> Headcou
         value, iterations = unit * solution.value, solution.iterations
     loss = busy_loss(merged, chain, prices)
     bound = upper_bound(merged, chain, prices, loss)
-    if not (merged.n_classes and open_levels):
-        value = bound  # nothing to choose
+    if not choice:
+        value = bound
     return HeadcountPrices(
         instance=instance,
         merged=merged,

@@ -4,8 +4,9 @@ Columns of each arm: x(l|n), then y_vc(l|n) = u_vc(l|n) / lambda_v for every pai
 an action, type by type. Rows: demand of every type and headcount; then of each arm sum_l x = 1 by
 headcount, the balance of every state but the empty ones, and sum_c y_vc = x by type and state.
 The balance of the empty states and the headcount rows follow from these and are left out. With
-weights pi_n P(n -> n') / pi_n', all at most 1, no row is ill-scaled however rare its headcount;
-headcounts that practically never occur are left out, rows and columns empty.
+weights pi_n P(n -> n') / pi_n', all at most 1, no row is ill-scaled however rare its headcount
+(leaving rare headcounts out made the rows of their neighbors inconsistent); headcounts that
+never occur are left out, rows and columns empty.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 Entries = list[tuple[Int, Int, Float]]
 
-NEVER = 1e-13
-"""Headcounts this much rarer than the commonest are left out."""
+NEVER = 1e-200
+"""Headcounts this much rarer than the commonest count as impossible."""
 
 
 def group_program(

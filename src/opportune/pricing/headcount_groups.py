@@ -35,13 +35,16 @@ from opportune.pricing.headcount_chain import (
     headcount_problem,
 )
 from opportune.pricing.headcount_group_program import group_program
-from opportune.pricing.lp import solve_to_center
+from opportune.pricing.lp import Program, Solution, solve_to_center
 from opportune.pricing.merged import Merged, arriving, merge
 
 Float = NDArray[np.float64]
 
 MAX_VARIABLES = 150_000
 """Largest linear program that is made."""
+
+TOLERANCES = (1e-9, 1e-8, 1e-7, 1e-6)
+"""Asked of the solver, one after another until it ends."""
 
 RARE = 1e-7
 """Headcounts this much rarer than the commonest have no price of their own: the solver's
@@ -245,11 +248,21 @@ def _solve(
     if not merged.n_classes:
         return prices, 0.0
     program = group_program(merged, chain, arms, unit)
-    solution = solve_to_center(program, "HC-group-LP")
+    solution = _solve_patiently(program)
     weight = merged.rate[:, None] * chain.take_law
     dual = solution.row_dual[: prices.size].reshape(prices.shape)
     prices = unit * np.divide(dual, weight, out=np.zeros_like(dual), where=weight > 0)
     return _mend(prices, chain), unit * solution.value
+
+
+def _solve_patiently(program: Program) -> Solution:
+    """The solution at the smallest tolerance at which the solver ends: the certificate is ours."""
+    for tolerance in TOLERANCES[:-1]:
+        try:
+            return solve_to_center(program, "HC-group-LP", tolerance)
+        except SolverError:
+            continue
+    return solve_to_center(program, "HC-group-LP", TOLERANCES[-1])
 
 
 def _mend(prices: Float, chain: HeadcountChain) -> Float:

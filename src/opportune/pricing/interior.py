@@ -97,23 +97,27 @@ class _System:
         self.step = Interior(
             zeros(n_types), zeros(loose), zeros(n_servers), zeros(n_servers), *_vectors(n, 4)
         )
-        self.straight = Aim(0.0, zeros(n), zeros(n), zeros(loose))
-        self.bent = Aim(0.0, zeros(n), zeros(n), zeros(loose))
+        rate = search.problem.market.arrival_rate
+        part = np.sqrt(rate.max() / rate)
+        self.straight = Aim(0.0, part, zeros(n), zeros(n), zeros(loose))
+        self.bent = Aim(0.0, part, zeros(n), zeros(n), zeros(loose))
         self.matrix = np.empty((n_types, n_types))
         self.factor = np.empty((n_types, n_types))
         self.right, self.residual = zeros(n_types), zeros(n_types)
         self.sums = zeros((n_servers, 5))
         self.scale = zeros(n_types)
 
-        weight = search.problem.market.arrival_rate[columns.pairs.task_type]
-        self.weight = weight * search.problem.market.copies[columns.server]
-        self.total = 2.0 * float(self.weight.sum())
-        self.total += float(search.problem.market.arrival_rate[:loose].sum())
+        task_type = columns.pairs.task_type
+        self.weight = rate[task_type] * search.problem.market.copies[columns.server]
+        plain = 2.0 * float(self.weight.sum()) + float(rate[:loose].sum())
+        self.total = 2.0 * float(np.sum(self.weight * part[task_type]))
+        self.total += float(np.sum((rate * part)[:loose]))
+        self.unit = plain / self.total
 
     def begin(self, pairs: Pairs, market: Market, prices: tuple[Float, Float], mu: float) -> None:
-        """Start where all products are mu, at these prices."""
+        """Start at these prices where the mean product, weighted by rates, is mu."""
         self.point.price[:], self.point.capacity[:] = prices
-        center(pairs, market, self.point, mu)
+        center(pairs, market, self.point, mu * self.unit, self.straight.part)
 
     def look(self, search: Search, columns: Columns) -> Center:
         """The point as it is."""

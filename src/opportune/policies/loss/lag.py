@@ -62,7 +62,7 @@ def tie_order(instance: LossInstance) -> NDArray[np.int64]:
 
 
 def snapped_index(prices: Relaxation) -> NDArray[np.float64]:
-    """The index with differences below 1e-9 of the largest reward taken as equality."""
+    """The index in units of the largest reward, rounded to nine digits to tell ties."""
     return snapped(prices.index, float(prices.instance.match_reward.max()))
 
 
