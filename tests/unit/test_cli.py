@@ -305,3 +305,48 @@ def test_every_policy_that_fits_runs_with_all(
     assert "optimal" not in ran
     assert any(text.startswith("optimal is left out") for text in got["warnings"])
     assert call(capsys, "compare", str(path), "--policies", "optimal", *QUICK)[0] == 1
+
+
+def test_names_are_text_not_markup(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Names in brackets are printed as they are, in titles and in cells."""
+    path = tmp_path / "markup.toml"
+    path.write_text(
+        'name = "[bold]x[/bold] [/red]"\nmatch_reward = [[1.0, 0.5], [0.3, 0.2]]\n'
+        'arrival_rate = [0.1, 0.1]\nservers = ["[/nope]", "[bold]"]\n'
+        'task_types = ["[red]x", "b"]\nduration = {kind = "geometric", mean = 3}\n'
+    )
+    code, out, _ = call(capsys, "plan", str(path))
+    assert code == 0
+    assert all(name in out for name in ("[/nope]", "[bold]", "[red]x", "[bold]x[/bold] [/red]"))
+    assert call(capsys, "compare", str(path), "--policies", "lag", *QUICK)[0] == 0
+    assert call(capsys, "check", "[/x].toml")[0] == 1
+
+
+def test_numbers_that_would_overflow_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A reward of 1e308 has no finite sum with another one."""
+    path = tmp_path / "huge.toml"
+    path.write_text(
+        "match_reward = [[1e308, 1e308]]\narrival_rate = [0.1]\n"
+        'duration = {kind = "geometric", mean = 3}\n'
+    )
+    code, _, err = call(capsys, "compare", str(path))
+    assert code == 1
+    assert "choose a larger unit" in err.lower()
+
+
+def test_whole_numbers_are_not_rounded(capsys: pytest.CaptureFixture[str]) -> None:
+    """2.9 steps are no 3 steps."""
+    for option in ("--steps", "--seed", "--replications", "--workers"):
+        assert call(capsys, "compare", "priority-v1", "--load", ".5", option, "2.9")[0] == 2
+
+
+def test_closed_and_full_streams_end_no_run() -> None:
+    """Without a standard output, without a standard error, on a full disk."""
+    command = f"{sys.executable} -m opportune plan priority-v1 --load .5"
+    for end, code in ((">&-", 0), ("2>&-", 0), (">/dev/full", 1)):
+        done = subprocess.run(
+            f"{command} {end}", shell=True, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), end

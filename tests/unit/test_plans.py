@@ -217,7 +217,7 @@ def test_two_policies_of_one_id_are_an_error(monkeypatch: pytest.MonkeyPatch) ->
         kind = type("Same", (), {"id": "same", "__module__": module.__name__})
         module.Same = kind  # type: ignore[attr-defined]
         modules[name] = module
-    with pytest.raises(InputError, match="id: 'same' in .* every id once"):
+    with pytest.raises(InputError, match=r"id: 'same' in .* every id once"):
         find(monkeypatch, modules)
 
 

@@ -5,6 +5,7 @@ Exit codes: 0 well, 1 bad input (what to change is printed), 2 wrong usage, 130 
 
 from __future__ import annotations
 
+import io
 import shlex
 import sys
 
@@ -38,7 +39,16 @@ for _place, (_name, (_target, _help)) in enumerate(COMMANDS.items()):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and exit with its code."""
+    """Run a command and exit with its code.
+
+    A closed stream is replaced by one that swallows everything, and what a terminal's encoding
+    cannot show is escaped, so that neither ends a run.
+    """
+    sys.stdout = sys.stdout or io.StringIO()
+    sys.stderr = sys.stderr or io.StringIO()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(arguments))
 
 
@@ -59,6 +69,7 @@ def run(arguments: list[str] | None = None) -> int:
             result_action="return_value",
             error_console=errors,
         )
+        sys.stdout.flush()
     except CycloptsError as error:
         errors.print(f"usage error: {error}", style="red", markup=False)
         errors.print("see: opportune --help, opportune COMMAND --help", markup=False)
@@ -73,4 +84,7 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         sys.stderr.close()
         return 0
+    except OSError as error:
+        errors.print(f"error: output: {error.strerror or error}", style="red", markup=False)
+        return 1
     return code if isinstance(code, int) else 0

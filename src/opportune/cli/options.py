@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from opportune.errors import InputError, Problem
 from opportune.experiments.settings import Settings
@@ -23,6 +24,15 @@ LOAD_HELP = "Multiply all arrival rates by one factor so that the load is this."
 FORMAT_HELP = "How to print: table, json or csv."
 
 
+def _whole(kind: Any, tokens: Sequence[Token]) -> int:
+    """A whole number as written: 2.9 is refused, not rounded."""
+    return int(tokens[0].value)
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+"""An option that takes a whole number."""
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RunOptions:
@@ -31,12 +41,12 @@ class RunOptions:
     policies: Annotated[
         str, Parameter(help="Policy ids by commas, or 'all'; by default the usual ones.")
     ] = ""
-    steps: Annotated[int, Parameter(help="Counted steps per replication, after the warm-up.")] = (
+    steps: Annotated[Whole, Parameter(help="Counted steps per replication, after the warm-up.")] = (
         200_000
     )
-    replications: Annotated[int, Parameter(help="Independent runs.")] = 5
-    seed: Annotated[int, Parameter(help="Seed of all streams: same seed, same bits.")] = 1
-    workers: Annotated[int, Parameter(help="Replications run at the same time.")] = 1
+    replications: Annotated[Whole, Parameter(help="Independent runs.")] = 5
+    seed: Annotated[Whole, Parameter(help="Seed of all streams: same seed, same bits.")] = 1
+    workers: Annotated[Whole, Parameter(help="Replications run at the same time.")] = 1
     backend: Annotated[
         Literal["threads", "loky"], Parameter(help="Run them in threads or processes.")
     ] = "threads"

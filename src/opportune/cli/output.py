@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from opportune.errors import InputError, MissingExtraError, Problem
 from opportune.experiments.settings import Progress as ProgressCallback
@@ -53,7 +54,7 @@ def print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Rows as a table: numbers to the right, text to the left."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=Text(title), title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
         table.add_column(
             column,
@@ -62,7 +63,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(cell) for cell in row))
     console().print(table)
 
 
@@ -84,7 +85,7 @@ def progress_bar(doing: str) -> Iterator[ProgressCallback]:
         return
     start = time.monotonic()
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from cyclopts import Parameter
 
-from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format
+from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Whole
 from opportune.cli.output import print_csv, print_json, print_note, print_table
 from opportune.errors import InputError, Problem
 from opportune.experiments.bounds import Bound, bound_at, headcount_bounds
@@ -34,7 +34,7 @@ def plan(
         Literal["blocking"] | None,
         Parameter(help="Take prices from OCC-LP(B) instead of OCC-LP(0), overloaded or not."),
     ] = None,
-    seed: Annotated[int, Parameter(help="Seed of the pilot run where B must be simulated.")] = 1,
+    seed: Annotated[Whole, Parameter(help="Seed of the pilot run where B must be simulated.")] = 1,
     out: Annotated[
         Path | None, Parameter(help="Write the plan here: FILE.json, and FILE.npz beside it.")
     ] = None,

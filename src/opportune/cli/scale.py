@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format
+from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Whole
 from opportune.cli.output import print_csv, print_json, print_note, print_table, progress_bar
 from opportune.errors import InputError, Problem
 from opportune.experiments.records import scaling_record
@@ -27,11 +27,11 @@ class ScaleOptions:
     """How the scaled systems are run."""
 
     steps: Annotated[
-        int | None, Parameter(help="Counted steps of a run; max(100,000 / m, 1,000) by default.")
+        Whole | None, Parameter(help="Counted steps of a run; max(100,000 / m, 1,000) by default.")
     ] = None
-    replications: Annotated[int, Parameter(help="Independent runs of each system.")] = 3
-    seed: Annotated[int, Parameter(help="Seed of all streams: same seed, same bits.")] = 1
-    workers: Annotated[int, Parameter(help="Runs at the same time.")] = 1
+    replications: Annotated[Whole, Parameter(help="Independent runs of each system.")] = 3
+    seed: Annotated[Whole, Parameter(help="Seed of all streams: same seed, same bits.")] = 1
+    workers: Annotated[Whole, Parameter(help="Runs at the same time.")] = 1
     start: Annotated[
         Literal["fluid", "empty"], Parameter(help="Start in the fluid fixed point, or empty.")
     ] = "fluid"

@@ -75,8 +75,18 @@ def headcount_bounds(instance: LossInstance) -> tuple[Bound, ...]:
     Quick: the limits above, so that a comparison stays a matter of seconds. ``--policies
     headcount,optimal`` and the library take longer ones.
     """
-    if headcount_problem(instance) is not None or not instance.arrival_rate.any():
+    if not instance.arrival_rate.any():
         return ()
+    found = _headcount_programs(instance) if headcount_problem(instance) is None else []
+    try:
+        best = optimum(instance, EXACT_STATES)
+    except InputError:  # durations with a memory, or more states than that
+        return tuple(found)
+    width = best.span / best.value if best.value > 0 else 0.0
+    return (*found, Bound("exact", best.upper, None, width, "exact"))
+
+
+def _headcount_programs(instance: LossInstance) -> list[Bound]:
     found = []
     merged, chain = arriving(merge(instance)), headcount_chain(instance)
     if interior_work(merged, chain) <= INTERIOR_WORK:
@@ -87,9 +97,4 @@ def headcount_bounds(instance: LossInstance) -> tuple[Bound, ...]:
         if states * (1 + 2 * merged.n_classes) <= GROUP_VARIABLES:
             group = group_prices(instance)
             found.append(Bound("hc-group-lp", group.bound, None, group.gap, "proven"))
-    try:
-        best = optimum(instance, EXACT_STATES)
-    except InputError:  # more states than that
-        return tuple(found)
-    width = best.span / best.value if best.value > 0 else 0.0
-    return (*found, Bound("exact", best.upper, None, width, "exact"))
+    return found

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from opportune.errors import Problem, shorten
 
+MAX_REWARD = 1e100
+"""Largest match reward: beyond it products and sums leave the range of numbers."""
+
 RATE_TOLERANCE = 1e-6
 """How far above one the arrival rates may sum (single precision); then they are divided by it."""
 
@@ -124,6 +127,17 @@ def reward_problems(reward: Any, allowed: Any) -> list[Problem]:
                 f"{array[v, r]} at type {v}, server {r} ({len(infinite)} infinite in all)",
                 "finite numbers",
                 "mark conflicts in `allowed` (false = forbidden pair), not by infinity",
+            )
+        ]
+    huge = np.argwhere(array > MAX_REWARD)
+    if len(huge):
+        v, r = (int(i) for i in huge[0])
+        return [
+            Problem(
+                "match_reward",
+                f"{array[v, r]:g} at type {v}, server {r}",
+                f"at most {MAX_REWARD:g}: sums of larger ones overflow",
+                "choose a larger unit of reward",
             )
         ]
     negative = np.argwhere(~(array >= 0))

@@ -153,6 +153,8 @@ def read_description(data: Mapping[str, Any], base: Path, name: str) -> Draft:
     elif "allowed" in data:
         parts.take(lambda: read_allowed(data["allowed"], base, None))
     _read_numbers(parts, data, base, task_types)
+    if task_types is None and len(found.get("duration", ())) == 1 and "match_reward" in found:
+        found["duration"] *= len(found["match_reward"])  # one for all, however many there are
     found["name"] = data.get("name", name)
     for problem in loss_problems(found):
         parts.refuse(problem)

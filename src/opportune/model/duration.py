@@ -44,7 +44,7 @@ class Deterministic:
                 Problem(
                     "duration.steps",
                     shorten(self.steps),
-                    "a whole number of steps, at least 1",
+                    f"a whole number of steps, at least 1 and at most {MAX_STEPS}",
                     "round durations up to whole steps; 0 is never a duration",
                 )
             )
@@ -77,7 +77,7 @@ class Geometric:
                 Problem(
                     "duration.mean",
                     shorten(self.mean),
-                    "a number of steps, at least 1",
+                    f"a number of steps, at least 1 and at most {MAX_STEPS}",
                     "a task takes at least one step; shorten the step if tasks are faster",
                 )
             )
