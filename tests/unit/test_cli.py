@@ -350,3 +350,17 @@ def test_closed_and_full_streams_end_no_run() -> None:
             f"{command} {end}", shell=True, capture_output=True, text=True, check=False
         )
         assert (done.returncode, "Traceback" in done.stderr) == (code, False), end
+
+
+def test_all_bounds_on_request(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """``--bounds all`` adds the statistical bound where durations are fixed."""
+    path = tmp_path / "fixed.toml"
+    path.write_text(
+        "match_reward = [[1.0, 0.5], [0.3, 0.2]]\narrival_rate = [0.1, 0.1]\n"
+        'duration = {kind = "deterministic", steps = 3}\n'
+    )
+    quick = record(capsys, "plan", str(path))
+    thorough = record(capsys, "plan", str(path), "--bounds", "all")
+    assert [bound["name"] for bound in quick["bounds"]] == ["occ-lp"]
+    assert [bound["name"] for bound in thorough["bounds"]] == ["occ-lp", "pathwise"]
+    assert thorough["bounds"][1]["label"] == "statistical"

@@ -20,6 +20,7 @@ from opportune.pricing.headcount import headcount_prices
 from opportune.pricing.headcount_arms import make_arm
 from opportune.pricing.headcount_chain import headcount_chain
 from opportune.pricing.headcount_groups import arm_value, group_prices, group_upper_bound
+from opportune.pricing.lp import Program, solve_to_center
 from opportune.pricing.occupancy import price
 from tests.headcount_oracle import bin_law
 
@@ -143,6 +144,23 @@ def test_light_load_and_mean_one() -> None:
         instance = loss_instance(reward, [rate, rate], Geometric(mean))
         found = group_prices(instance)
         assert found.bound == pytest.approx(optimum(instance).value, rel=1e-7)
+
+
+def test_duals_come_from_the_middle_and_free_rows_have_none() -> None:
+    """Maximize x + y with x + y <= 1: every split is optimal, the middle one is returned."""
+    program = Program(
+        cost=np.ones(2),
+        lower=np.zeros(2),
+        upper=np.full(2, np.inf),
+        row_lower=np.array([-np.inf, -np.inf]),
+        row_upper=np.array([1.0, np.inf]),
+        row=np.array([0, 0, 1]),
+        column=np.array([0, 1, 0]),
+        value=np.ones(3),
+    )
+    solution = solve_to_center(program, "a test")
+    np.testing.assert_allclose(solution.x, 0.5, atol=1e-5)
+    np.testing.assert_allclose(solution.row_dual, [1.0, 0.0], atol=1e-7)
 
 
 def test_too_large_is_refused() -> None:

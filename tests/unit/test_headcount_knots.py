@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from opportune.model.duration import Geometric
 from opportune.model.loss import loss_instance
 from opportune.pricing import headcount_knots
 from opportune.pricing.blocking import exact_blocking
-from opportune.pricing.bounds import bounds_for
+from opportune.pricing.bounds import MODERATE, bounds_for
 from opportune.pricing.demand import Demand
 from opportune.pricing.headcount import headcount_prices
 from opportune.pricing.headcount_chain import headcount_chain
@@ -80,7 +82,7 @@ def test_all_bounds_of_an_instance_have_a_label() -> None:
     assert small[2].note == "96 states"
     rng = np.random.default_rng(3)
     large = loss_instance(rng.random((3, 20)), [0.01] * 3, Geometric(20))
-    (one,) = bounds_for(large, states=100, work=1e5)
+    (one,) = bounds_for(large, replace(MODERATE, states=100, work=1e5))
     assert (one.name, one.label) == ("hc-lp", "proven")
     assert "headcounts" in one.note
     assert bounds_for(catalog_instance("lowrank-v1", 0.5)) == ()

@@ -51,7 +51,7 @@ def instances(draw: st.DrawFn) -> LossInstance:
             st.lists(NAMES, min_size=n_servers, max_size=n_servers, unique=True)
         )
     return loss_instance(
-        draw(arrays(np.float64, shape, elements=st.floats(0, 1e300))),
+        draw(arrays(np.float64, shape, elements=st.floats(0, 1e100))),
         rates / max(1.0, rates.sum() * (1 + 1e-12)),
         draw(st.lists(durations(), min_size=n_types, max_size=n_types)),
         [draw(st.integers(1, int(row.sum()))) for row in allowed],

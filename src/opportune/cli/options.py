@@ -21,6 +21,7 @@ MAX_LOADS = 1000
 
 INSTANCE_HELP = "An instance file (TOML) or a catalog id such as priority-v1 or iclr-v1@0."
 LOAD_HELP = "Multiply all arrival rates by one factor so that the load is this."
+BOUNDS_HELP = "Bounds beside OCC-LP: the quick ones, or all that apply (up to a minute)."
 FORMAT_HELP = "How to print: table, json or csv."
 
 
@@ -55,6 +56,8 @@ class RunOptions:
         Parameter(help="'blocking' takes prices from OCC-LP(B) instead of OCC-LP(0)."),
     ] = None
 
+    bounds: Annotated[Literal["quick", "all"], Parameter(help=BOUNDS_HELP)] = "quick"
+
     def settings(self) -> Settings:
         """The settings of the run.
 
@@ -72,6 +75,7 @@ class RunOptions:
             workers=self.workers,
             backend=self.backend,
             price_at=self.price_at,
+            bounds=self.bounds,
         )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from cyclopts import Parameter
 
-from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Whole
+from opportune.cli.options import BOUNDS_HELP, FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Whole
 from opportune.cli.output import print_csv, print_json, print_note, print_table
 from opportune.errors import InputError, Problem
-from opportune.experiments.bounds import Bound, bound_at, headcount_bounds
+from opportune.experiments.bounds import Bound, bound_at, further_bounds
 from opportune.experiments.prices import Blocking, blocking_of, choose_prices
 from opportune.experiments.records import plan_record
 from opportune.model.files import load_instance
@@ -25,16 +26,28 @@ MOST_ROWS = 40
 """Pairs shown in the table; the file and the other formats have all."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PlanOptions:
+    """How an instance is priced."""
+
+    price_at: Annotated[
+        Literal["blocking"] | None,
+        Parameter(help="Take prices from OCC-LP(B) instead of OCC-LP(0), overloaded or not."),
+    ] = None
+    seed: Annotated[Whole, Parameter(help="Seed of what must be simulated.")] = 1
+    bounds: Annotated[Literal["quick", "all"], Parameter(help=BOUNDS_HELP)] = "quick"
+
+
+DEFAULT_OPTIONS = PlanOptions()
+
+
 def plan(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
     /,
     *,
     load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
-    price_at: Annotated[
-        Literal["blocking"] | None,
-        Parameter(help="Take prices from OCC-LP(B) instead of OCC-LP(0), overloaded or not."),
-    ] = None,
-    seed: Annotated[Whole, Parameter(help="Seed of the pilot run where B must be simulated.")] = 1,
+    options: PlanOptions = DEFAULT_OPTIONS,
     out: Annotated[
         Path | None, Parameter(help="Write the plan here: FILE.json, and FILE.npz beside it.")
     ] = None,
@@ -44,14 +57,14 @@ def plan(
     if out is not None and out.suffix != ".json":
         raise InputError(Problem("--out", str(out), "a path that ends in .json"))
     loss = load_instance(instance, load)
-    prices, warnings = choose_prices(loss, price_at, strict=True, seed=seed)
+    prices, warnings = choose_prices(loss, options.price_at, strict=True, seed=options.seed)
     for text in warnings:
         print_note(f"warning: {text}")
-    blocking = blocking_of(loss, Lag().plan(loss, prices), seed)
+    blocking = blocking_of(loss, Lag().plan(loss, prices), options.seed)
     bound, _ = bound_at(loss, blocking)
-    bounds = (bound, *headcount_bounds(loss))
-    record = plan_record(prices, max_load(loss), blocking, bounds)
-    record["seed"] = seed
+    known = (bound, *further_bounds(loss, options.bounds == "all", options.seed))
+    record = plan_record(prices, max_load(loss), blocking, known)
+    record["seed"] = options.seed
     if out is not None:
         _write(out, record, prices)
     if format == "json":
@@ -60,7 +73,7 @@ def plan(
         columns = ("task_type", "server", "score", "opportunity_cost", "index", "assignment_rate")
         print_csv(columns, _pairs(prices))
     else:
-        _print_summary(prices, record, (bounds, blocking))
+        _print_summary(prices, record, (known, blocking))
         if out is None:
             _print_tables(prices)
 

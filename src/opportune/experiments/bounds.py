@@ -9,26 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opportune.errors import InputError
 from opportune.experiments.prices import Blocking, demand_at
 from opportune.model.loss import LossInstance
-from opportune.pricing.exact import optimum
-from opportune.pricing.headcount import headcount_prices, interior_work
-from opportune.pricing.headcount_arms import count_arm_states
-from opportune.pricing.headcount_chain import headcount_chain, headcount_problem
-from opportune.pricing.headcount_groups import group_prices
-from opportune.pricing.merged import arriving, merge
+from opportune.pricing.bounds import QUICK, THOROUGH, bounds_for
 from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
-
-INTERIOR_WORK = 2e9
-"""Arithmetic operations that HC-LP may take here: about a quarter of a second."""
-
-GROUP_VARIABLES = 4_000
-"""Variables that HC-group-LP may have here: about a quarter of a second."""
-
-EXACT_STATES = 4_000
-"""States that the exact optimum may have here."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +21,13 @@ class Bound:
     """An upper bound on the reward per step of every work-conserving policy.
 
     Attributes:
-        name: ``occ-lp``, ``occ-lp-at-most``, ``hc-lp``, ``hc-group-lp`` or ``exact``.
+        name: ``occ-lp``, ``occ-lp-at-most``, ``hc-lp``, ``hc-group-lp``,
+            ``pathwise`` or ``exact``.
         value: Reward per step, from a closed form in the prices (exact: upper end of the bracket).
         blocking: B that it was computed at, None if it needs none.
         gap: Relative gap to the primal solution (exact: width of the bracket).
-        label: ``proven`` (certificate, B exact or not needed), ``statistical`` (B simulated),
+        label: ``proven`` (certificate, B exact or not needed), ``statistical`` (B or the
+            bound itself simulated),
             ``exact`` (dynamic program).
     """
 
@@ -69,32 +56,15 @@ def bound_at(instance: LossInstance, blocking: Blocking) -> tuple[Bound, Relaxat
     )
 
 
-def headcount_bounds(instance: LossInstance) -> tuple[Bound, ...]:
-    """HC-LP, HC-group-LP and the exact optimum, as far as each applies and is quick.
+def further_bounds(
+    instance: LossInstance, thorough: bool = False, seed: int = 1
+) -> tuple[Bound, ...]:
+    """HC-LP, HC-group-LP, the pathwise bound and the exact optimum, as far as each applies.
 
-    Quick: the limits above, so that a comparison stays a matter of seconds. ``--policies
-    headcount,optimal`` and the library take longer ones.
+    Args:
+        instance: Any instance.
+        thorough: Take up to a minute; otherwise only what takes a fraction of a second.
+        seed: Seed of the paths of the statistical bound.
     """
-    if not instance.arrival_rate.any():
-        return ()
-    found = _headcount_programs(instance) if headcount_problem(instance) is None else []
-    try:
-        best = optimum(instance, EXACT_STATES)
-    except InputError:  # durations with a memory, or more states than that
-        return tuple(found)
-    width = best.span / best.value if best.value > 0 else 0.0
-    return (*found, Bound("exact", best.upper, None, width, "exact"))
-
-
-def _headcount_programs(instance: LossInstance) -> list[Bound]:
-    found = []
-    merged, chain = arriving(merge(instance)), headcount_chain(instance)
-    if interior_work(merged, chain) <= INTERIOR_WORK:
-        single = headcount_prices(instance)
-        found.append(Bound("hc-lp", single.bound, None, single.gap, "proven"))
-    if chain.k == 1:
-        states = sum(count_arm_states(int(copies), chain) for copies in merged.copies)
-        if states * (1 + 2 * merged.n_classes) <= GROUP_VARIABLES:
-            group = group_prices(instance)
-            found.append(Bound("hc-group-lp", group.bound, None, group.gap, "proven"))
-    return found
+    found = bounds_for(instance, THOROUGH if thorough else QUICK, seed)
+    return tuple(Bound(one.name, one.value, None, one.gap, one.label) for one in found)

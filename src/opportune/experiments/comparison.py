@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem
-from opportune.experiments.bounds import Bound, bound_at, headcount_bounds
+from opportune.experiments.bounds import Bound, bound_at, further_bounds
 from opportune.experiments.metrics import half_width, percents
 from opportune.experiments.prices import (
     Blocking,
@@ -114,7 +114,7 @@ def compare(
     )
     bound, relaxation = bound_at(instance, blocking)
     demand = relaxation.demand
-    bounds = (bound, *headcount_bounds(instance))
+    bounds = (bound, *further_bounds(instance, settings.bounds == "all", settings.seed))
     rows = _rows(instance, plans, runs, (demand, bounds, relaxation, blocking))
     return Comparison(
         instance=instance,

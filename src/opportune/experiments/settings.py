@@ -34,6 +34,7 @@ class Settings:
         seed: Seed of all streams.
         workers: Replications run at the same time.
         backend: ``threads`` or ``loky``.
+        bounds: ``quick`` (bounds that take a fraction of a second) or ``all`` (up to a minute).
         price_at: ``None`` (at zero blocking, or the fallback under overload) or ``"blocking"``.
 
     Raises:
@@ -47,6 +48,7 @@ class Settings:
     workers: int = 1
     backend: str = "threads"
     price_at: str | None = None
+    bounds: str = "quick"
 
     def __post_init__(self) -> None:
         if isinstance(self.policies, str):
@@ -67,6 +69,8 @@ class Settings:
                 problems.append(Problem(name, shorten(value), expected))
         if self.backend not in BACKENDS:
             problems.append(Problem("backend", shorten(self.backend), "one of threads, loky"))
+        if self.bounds not in ("quick", "all"):
+            problems.append(Problem("bounds", shorten(self.bounds), "quick or all"))
         if self.price_at not in (None, "blocking"):
             problems.append(Problem("price_at", shorten(self.price_at), "blocking, or nothing"))
         doubles = sorted({one for one in self.policies if self.policies.count(one) > 1})

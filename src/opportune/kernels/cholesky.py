@@ -13,13 +13,21 @@ from opportune.kernels.jit import jit
 
 Float = NDArray[np.float64]
 
+Order = NDArray[np.int64]
+
 BLOCK = 32
 """Columns that are eliminated together; a multiple of 4."""
+
+DENSE = 0.8
+"""Share of the rest that the least degree must reach for the rest to count as dense."""
 
 
 @jit
 def factor(a: Float, scale: Float, ridge: float) -> int:
     """Factor a symmetric matrix in place: D A D + ridge I = L L', D = diag(A)^(-1/2).
+
+    Rows that a block of columns leaves alone are skipped, which pays after
+    :func:`elimination_order`.
 
     Args:
         a: (n, n), its lower triangle; receives L.
@@ -39,6 +47,7 @@ def factor(a: Float, scale: Float, ridge: float) -> int:
             a[i, j] *= scale[i] * scale[j]
         a[i, i] = 1.0 + ridge
     panel = np.empty((BLOCK, n))
+    rows = np.empty(n, dtype=np.int64)
     for first in range(0, n, BLOCK):
         last = min(first + BLOCK, n)
         width = last - first
@@ -49,8 +58,9 @@ def factor(a: Float, scale: Float, ridge: float) -> int:
         for j in range(width):
             for c in range(j):
                 x = panel[c, first + j]
-                for i in range(first + j, n):
-                    panel[j, i] -= x * panel[c, i]
+                if x != 0.0:
+                    for i in range(first + j, n):
+                        panel[j, i] -= x * panel[c, i]
             if not panel[j, first + j] > 0.0:
                 return first + j
             x = 1.0 / np.sqrt(panel[j, first + j])
@@ -59,28 +69,38 @@ def factor(a: Float, scale: Float, ridge: float) -> int:
         for i in range(first, n):
             for c in range(min(width, i - first + 1)):
                 a[i, first + c] = panel[c, i]
-        _eliminate(a, panel, last)
+        count = 0
+        for i in range(last, n):
+            for c in range(BLOCK):
+                if panel[c, i] != 0.0:
+                    rows[count] = i
+                    count += 1
+                    break
+        _eliminate(a, panel, last, rows[:count])
     return -1
 
 
 @jit
-def _eliminate(a: Float, panel: Float, first: int) -> None:
-    """Subtract panel' panel from the rows and columns from ``first`` on, two rows at a time."""
-    n = a.shape[0]
-    for i in range(first, n - 1, 2):
+def _eliminate(a: Float, panel: Float, first: int, rows: NDArray[np.int64]) -> None:
+    """Subtract panel' panel from these rows, columns from ``first`` on, two rows at a time."""
+    for place in range(0, rows.shape[0] - 1, 2):
+        i, k = rows[place], rows[place + 1]
         for c in range(0, BLOCK, 4):
             x0, x1, x2, x3 = panel[c, i], panel[c + 1, i], panel[c + 2, i], panel[c + 3, i]
-            y0, y1 = panel[c, i + 1], panel[c + 1, i + 1]
-            y2, y3 = panel[c + 2, i + 1], panel[c + 3, i + 1]
-            for j in range(first, i + 2):
+            y0, y1, y2, y3 = panel[c, k], panel[c + 1, k], panel[c + 2, k], panel[c + 3, k]
+            for j in range(first, i + 1):
                 z0, z1, z2, z3 = panel[c, j], panel[c + 1, j], panel[c + 2, j], panel[c + 3, j]
                 a[i, j] -= x0 * z0 + x1 * z1 + x2 * z2 + x3 * z3
-                a[i + 1, j] -= y0 * z0 + y1 * z1 + y2 * z2 + y3 * z3
-    if (n - first) % 2 == 1:
+                a[k, j] -= y0 * z0 + y1 * z1 + y2 * z2 + y3 * z3
+            for j in range(i + 1, k + 1):
+                z0, z1, z2, z3 = panel[c, j], panel[c + 1, j], panel[c + 2, j], panel[c + 3, j]
+                a[k, j] -= y0 * z0 + y1 * z1 + y2 * z2 + y3 * z3
+    if rows.shape[0] % 2 == 1:
+        i = rows[rows.shape[0] - 1]
         for c in range(BLOCK):
-            x0 = panel[c, n - 1]
-            for j in range(first, n):
-                a[n - 1, j] -= x0 * panel[c, j]
+            x0 = panel[c, i]
+            for j in range(first, i + 1):
+                a[i, j] -= x0 * panel[c, j]
 
 
 @jit
@@ -111,3 +131,80 @@ def subtract_product(matrix: Float, x: Float, out: Float) -> None:
             total += matrix[i, j] * x[j]
             out[j] -= matrix[i, j] * own
         out[i] -= total + matrix[i, i] * own
+
+
+@jit
+def elimination_order(start: NDArray[np.int64], member: NDArray[np.uint32], n: int) -> Order:
+    """An order of n unknowns in which factoring fills in little: least degree first.
+
+    Two unknowns are joined where a list holds both. Once nearly all that are left are joined
+    the rest comes as it is.
+
+    Args:
+        start: (m + 1,) first entry of each list.
+        member: Unknowns, list by list.
+        n: Number of unknowns.
+
+    Returns:
+        (n,) the unknowns in order.
+    """
+    work = 0
+    for r in range(start.shape[0] - 1):
+        work += (start[r + 1] - start[r]) ** 2
+    order = np.arange(n)
+    if work > n * n:
+        return order
+    words = (n + 63) // 64
+    joined = np.zeros((n, words), dtype=np.uint64)
+    for r in range(start.shape[0] - 1):
+        for p in range(start[r], start[r + 1]):
+            for other in range(start[r], start[r + 1]):
+                _join(joined, member[p], member[other])
+    degree = np.zeros(n, dtype=np.int64)
+    for v in range(n):
+        degree[v] = _count(joined, v)
+    gone = np.zeros(n, dtype=np.bool_)
+    done = 0
+    while done < n:
+        best = -1
+        for v in range(n):
+            if not gone[v] and (best < 0 or degree[v] < degree[best]):
+                best = v
+        if degree[best] >= DENSE * (n - done):
+            break
+        gone[best] = True
+        order[done] = best
+        done += 1
+        for v in range(n):
+            if not gone[v] and _are_joined(joined, best, v):
+                for w in range(words):
+                    joined[v, w] |= joined[best, w]
+                joined[v, best >> 6] &= ~(np.uint64(1) << np.uint64(best & 63))
+                degree[v] = _count(joined, v)
+    for v in range(n):
+        if not gone[v]:
+            order[done] = v
+            done += 1
+    return order
+
+
+@jit
+def _join(joined: NDArray[np.uint64], v: int, other: int) -> None:
+    joined[v, other >> 6] |= np.uint64(1) << np.uint64(other & 63)
+
+
+@jit
+def _are_joined(joined: NDArray[np.uint64], v: int, other: int) -> bool:
+    return (joined[v, other >> 6] >> np.uint64(other & 63)) & np.uint64(1) == np.uint64(1)
+
+
+@jit
+def _count(joined: NDArray[np.uint64], v: int) -> int:
+    """Bits set in row v."""
+    total = 0
+    for w in range(joined.shape[1]):
+        x = joined[v, w]
+        while x != np.uint64(0):
+            x &= x - np.uint64(1)
+            total += 1
+    return total

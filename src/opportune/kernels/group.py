@@ -50,7 +50,7 @@ class CountState(NamedTuple):
     busy: NDArray[np.int64]  # (G,) scratch: busy servers, or servers wanted, of each group
     state: NDArray[np.int64]  # (2,) index of the state, and running tasks
     ends: NDArray[np.int64]  # (R,) first step at which a running task is over
-    kinds: NDArray[np.int64]  # (R,) its kind
+    kinds: NDArray[np.int64]  # (R,) its kind; for GROUP scratch
 
 
 @jit
@@ -60,21 +60,23 @@ def _pick_group(tables: GroupTables, state: CountState, time: int, v: int) -> in
     for g in range(n_groups):
         state.busy[g] = 0
     total = 0
-    for r in range(n_servers):
-        if state.busy_until[r] > time:
-            state.busy[tables.group_of[r]] += 1
-            total += 1
+    for r in range(n_servers - 1, -1, -1):
+        busy = state.busy_until[r] > time
+        g = tables.group_of[r]
+        state.busy[g] += busy
+        total += busy
+        if not busy:
+            state.kinds[g] = r  # in the end its first free server
     h = min(total, tables.rank.shape[3] - 1)
     best, chosen = -1, -1
     for g in range(n_groups):
         b = state.busy[g]
         if b < tables.copies[g] and tables.rank[v, g, b, h] > best:
             best, chosen = tables.rank[v, g, b, h], g
-    for r in range(n_servers):
-        if chosen >= 0 and tables.group_of[r] == chosen and state.busy_until[r] <= time:
-            state.picks[0] = r
-            return 1
-    return 0
+    if chosen < 0:
+        return 0
+    state.picks[0] = state.kinds[chosen]
+    return 1
 
 
 @jit

@@ -12,18 +12,44 @@ from dataclasses import dataclass
 from opportune.errors import InputError, SolverError
 from opportune.model.loss import LossInstance
 from opportune.pricing.exact import optimum
-from opportune.pricing.headcount import headcount_prices
-from opportune.pricing.headcount_chain import headcount_problem
-from opportune.pricing.headcount_groups import group_prices
+from opportune.pricing.headcount import headcount_prices, interior_work
+from opportune.pricing.headcount_arms import count_arm_states
+from opportune.pricing.headcount_chain import headcount_chain, headcount_problem
+from opportune.pricing.headcount_groups import MAX_VARIABLES, group_prices
 from opportune.pricing.headcount_knots import knot_bound
 from opportune.pricing.headcount_pathwise import pathwise_bound, pathwise_problem
+from opportune.pricing.merged import arriving, merge
 from opportune.pricing.states import memoryless_problem
 
-EXACT_STATES = 20_000
-"""Most states for which the optimum is computed without being asked for."""
 
-MODERATE_WORK = 2e11
-"""Arithmetic operations of HC-LP up to which it is solved to the end; beyond, by knots."""
+@dataclass(frozen=True)
+class Effort:
+    """How much work the bounds may be.
+
+    Attributes:
+        states: Most states for the exact optimum.
+        work: Most arithmetic operations for HC-LP.
+        variables: Most variables for HC-group-LP.
+        knots: Whether a larger HC-LP is bounded with few price knots (seconds), or left out.
+        pathwise: Whether to compute the statistical bound for deterministic durations (some
+            15 seconds).
+    """
+
+    states: int
+    work: float
+    variables: int
+    knots: bool
+    pathwise: bool
+
+
+QUICK = Effort(states=4_000, work=2e9, variables=4_000, knots=False, pathwise=False)
+"""Each bound in a fraction of a second."""
+
+MODERATE = Effort(states=20_000, work=2e11, variables=MAX_VARIABLES, knots=True, pathwise=False)
+"""Some seconds each."""
+
+THOROUGH = Effort(states=50_000, work=2e11, variables=MAX_VARIABLES, knots=True, pathwise=True)
+"""All that there is: up to a minute."""
 
 
 @dataclass(frozen=True)
@@ -46,33 +72,28 @@ class CertifiedBound:
 
 
 def bounds_for(
-    instance: LossInstance,
-    states: int = EXACT_STATES,
-    work: float = MODERATE_WORK,
-    pathwise: bool = False,
-    seed: int = 1,
+    instance: LossInstance, effort: Effort = MODERATE, seed: int = 1
 ) -> tuple[CertifiedBound, ...]:
     """Every bound that applies, in the order hc-lp, hc-group-lp, pathwise, exact.
 
     Args:
         instance: Any instance; an empty tuple means that none applies.
-        states: Limit of the states for the exact optimum.
-        work: Limit of the arithmetic for HC-LP; larger ones get a looser bound by knots.
-        pathwise: Whether to compute the statistical bound for deterministic durations (some
-            15 seconds).
-        seed: Seed of its paths.
+        effort: What is too much work and left out.
+        seed: Seed of the paths of the statistical bound.
     """
+    if not instance.arrival_rate.any():
+        return ()
     found = []
     if headcount_problem(instance) is None:
-        found += _by_headcount(instance, work)
-    if pathwise and pathwise_problem(instance) is None:
+        found += _by_headcount(instance, effort)
+    if effort.pathwise and pathwise_problem(instance) is None:
         made = pathwise_bound(instance, seed)
         mean, error = made.mean, made.standard_error
         note = f"mean {mean:.6g}, standard error {error:.2g}"
         found.append(CertifiedBound("pathwise", made.value, 0.0, "statistical", note))
     if memoryless_problem(instance) is None:
         try:
-            best = optimum(instance, states)
+            best = optimum(instance, effort.states)
         except InputError:
             return tuple(found)
         note = f"{best.space.n_states} states"
@@ -81,23 +102,25 @@ def bounds_for(
     return tuple(found)
 
 
-def _by_headcount(instance: LossInstance, work: float) -> list[CertifiedBound]:
+def _by_headcount(instance: LossInstance, effort: Effort) -> list[CertifiedBound]:
     found = []
-    try:
-        made = headcount_prices(instance, max_work=work)
+    merged, chain = arriving(merge(instance)), headcount_chain(instance)
+    if interior_work(merged, chain) <= effort.work:
+        made = headcount_prices(instance)
         found.append(CertifiedBound("hc-lp", made.bound, made.gap, "proven"))
-    except InputError:
+    elif effort.knots:
         try:
             rough = knot_bound(instance)
         except InputError:
             return found
         note = f"prices on {rough.knots} headcounts; the gap is the gain of the last round"
         found.append(CertifiedBound("hc-lp", rough.bound, rough.last_gain, "proven", note))
-    columns = {column.tobytes() for column in instance.match_reward.T}
-    if len(columns) < instance.n_servers:
-        try:
-            group = group_prices(instance)
-            found.append(CertifiedBound("hc-group-lp", group.bound, group.gap, "proven"))
-        except (InputError, SolverError):
-            pass  # too large: HC-LP stands
+    if merged.n_groups < instance.n_servers:
+        states = sum(count_arm_states(int(copies), chain) for copies in merged.copies)
+        if states * (1 + merged.n_classes * (chain.k + 1)) <= effort.variables:
+            try:
+                group = group_prices(instance)
+                found.append(CertifiedBound("hc-group-lp", group.bound, group.gap, "proven"))
+            except (InputError, SolverError):
+                pass  # too large, or not solved to optimality: HC-LP stands
     return found

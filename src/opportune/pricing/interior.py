@@ -8,7 +8,8 @@ the center of the optimal face: unique, and alike for what is alike.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,16 @@ from opportune.kernels.barrier import (
     products,
     recover,
 )
-from opportune.kernels.cholesky import factor, solve, subtract_product
-from opportune.pricing.pairs import Columns
+from opportune.kernels.cholesky import elimination_order, factor, solve, subtract_product
+from opportune.pricing.pairs import Columns, PairProblem, all_columns
 from opportune.pricing.recovery import served_by
 from opportune.pricing.search import Search
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+EARLY = 1e-7
+"""Relative gap at which it shows whether pairs are missing."""
 
 FINE = 1e-13
 """Relative gap at which the LP counts as solved."""
@@ -61,6 +66,9 @@ REFINEMENTS = 2
 INSIDE = 0.995
 """Share of the way to the boundary that a step goes."""
 
+SMALLEST = 1e-12
+"""Types whose rewards are all smaller than this count as if one were as large."""
+
 CUT_OFF = 10.0
 """Second-order corrections are cut off at this multiple of the mean product."""
 
@@ -85,20 +93,17 @@ class Center:
 
 
 class _System:
-    """The matrices and vectors that every step writes anew."""
+    """The matrices and vectors that every step writes anew, for one problem."""
 
-    def __init__(self, search: Search, columns: Columns) -> None:
-        n_types, n_servers = search.problem.n_types, search.problem.n_servers
-        n, loose = len(columns.pairs.reward), n_types if search.problem.at_most else 0
+    def __init__(self, problem: PairProblem) -> None:
+        n_types, n_servers, n = problem.n_types, problem.n_servers, problem.n_pairs
+        rate, part = problem.market.arrival_rate, _parts(problem)
+        loose = n_types if problem.at_most else 0
         zeros = np.zeros
-        self.point = Interior(
-            zeros(n_types), zeros(loose), zeros(n_servers), zeros(n_servers), *_vectors(n, 4)
-        )
-        self.step = Interior(
-            zeros(n_types), zeros(loose), zeros(n_servers), zeros(n_servers), *_vectors(n, 4)
-        )
-        rate = search.problem.market.arrival_rate
-        part = np.sqrt(rate.max() / rate)
+        sizes = (n_types, loose, n_servers, n_servers, n, n, n, n)
+        self.problem = problem
+        self.point = Interior(*(zeros(size) for size in sizes))
+        self.step = Interior(*(zeros(size) for size in sizes))
         self.straight = Aim(0.0, part, zeros(n), zeros(n), zeros(loose))
         self.bent = Aim(0.0, part, zeros(n), zeros(n), zeros(loose))
         self.matrix = np.empty((n_types, n_types))
@@ -106,25 +111,27 @@ class _System:
         self.right, self.residual = zeros(n_types), zeros(n_types)
         self.sums = zeros((n_servers, 5))
         self.scale = zeros(n_types)
-
-        task_type = columns.pairs.task_type
-        self.weight = rate[task_type] * search.problem.market.copies[columns.server]
+        task_type = problem.pairs.task_type
+        copies = np.repeat(problem.market.copies, np.diff(problem.pairs.start))
+        self.weight = rate[task_type] * copies
         plain = 2.0 * float(self.weight.sum()) + float(rate[:loose].sum())
         self.total = 2.0 * float(np.sum(self.weight * part[task_type]))
         self.total += float(np.sum((rate * part)[:loose]))
         self.unit = plain / self.total
 
-    def begin(self, pairs: Pairs, market: Market, prices: tuple[Float, Float], mu: float) -> None:
+    def begin(self, prices: tuple[Float, Float], mu: float) -> None:
         """Start at these prices where the mean product, weighted by rates, is mu."""
         self.point.price[:], self.point.capacity[:] = prices
-        center(pairs, market, self.point, mu * self.unit, self.straight.part)
+        problem = self.problem
+        part = self.straight.part
+        center(problem.pairs, problem.market, self.point, mu * self.unit, part)
 
-    def look(self, search: Search, columns: Columns) -> Center:
+    def look(self) -> Center:
         """The point as it is."""
-        point, problem = self.point, search.problem
-        gap = products(columns.pairs, problem.market, point, self.step, (0.0, 0.0))
-        value = float(np.sum(self.weight * columns.pairs.reward * point.rate))
-        served = served_by(problem, columns, point.rate)
+        point, problem = self.point, self.problem
+        gap = products(problem.pairs, problem.market, point, self.step, (0.0, 0.0))
+        value = float(np.sum(self.weight * problem.pairs.reward * point.rate))
+        served = served_by(problem, all_columns(problem), point.rate)
         served[: len(point.slack)] += point.slack
         return Center(
             point.price.copy(),
@@ -134,18 +141,33 @@ class _System:
             float(np.max(np.abs(served - problem.market.demand))),
         )
 
-    def direct(self, pairs: Pairs, market: Market, aim: Aim, anew: bool) -> tuple[float, float]:
+    def advance(self) -> float:
+        """One predictor and corrector step; returns the smaller of its two lengths."""
+        point, step = self.point, self.step
+        pairs, market = self.problem.pairs, self.problem.market
+        primal, dual = self._direct(self.straight, True)
+        now = products(pairs, market, point, step, (0.0, 0.0))
+        mean = now / self.total
+        ahead = products(pairs, market, point, step, (min(1.0, primal), min(1.0, dual)))
+        share = min(1.0, max((ahead / now) ** 3, 1e-6))
+        aim = self.bent._replace(mu=share * mean)
+        correct(pairs, step, aim, CUT_OFF * mean)
+        primal, dual = self._direct(aim, False)
+        lengths = min(1.0, INSIDE * primal), min(1.0, INSIDE * dual)
+        move(point, step, lengths)
+        return min(lengths)
+
+    def _direct(self, aim: Aim, anew: bool) -> tuple[float, float]:
         """The direction of an aim; the largest primal and dual steps that stay inside.
 
         Args:
-            pairs: The pairs.
-            market: And the rest of the problem.
             aim: Products aimed at.
             anew: Whether the matrix belongs to another point and is to be made and factored.
 
         Raises:
             ArithmeticError: If the matrix cannot be factored.
         """
+        pairs, market = self.problem.pairs, self.problem.market
         system = (self.matrix, self.right, self.sums)
         assemble(pairs, market, self.point, aim, system, anew)
         ridge = RIDGE
@@ -166,11 +188,25 @@ class _System:
         return recover(pairs, market, self.point, aim, self.sums, self.step)
 
 
-def _vectors(n: int, how_many: int) -> list[Float]:
-    return [np.zeros(n) for _ in range(how_many)]
+def _parts(problem: PairProblem) -> Float:
+    """(types,) share of mu in a type's products: sqrt(largest reward of the type / its rate).
+
+    The plain barrier has 1 / rate, which leaves rare types imprecise; the largest reward alone
+    would make all types equally precise, and bends the path where rates differ much.
+    """
+    top = np.zeros(problem.n_types)
+    np.maximum.at(top, problem.pairs.task_type, problem.pairs.reward)
+    rate = problem.market.arrival_rate
+    return np.asarray(np.sqrt(np.maximum(top, SMALLEST) * rate.max() / rate))
 
 
-def find_center(search: Search, columns: Columns, prices: tuple[Float, Float], mu: float) -> Center:
+def find_center(
+    search: Search,
+    columns: Columns,
+    prices: tuple[Float, Float],
+    mu: float,
+    go_on: Callable[[Center], bool] = lambda _: True,
+) -> Center:
     """Solve the LP over these pairs.
 
     Args:
@@ -178,26 +214,28 @@ def find_center(search: Search, columns: Columns, prices: tuple[Float, Float], m
         columns: The pairs.
         prices: l (types,) and q (servers,) to start from.
         mu: Products to start from: small where the prices are nearly optimal.
+        go_on: Asked once, at a gap of ``EARLY``, whether the last digits are worth their time.
 
     Returns:
         The best point found; its ``gap`` and ``missed`` tell how good it is.
     """
-    market, pairs = search.problem.market, columns.pairs
-    system = _System(search, columns)
-    system.begin(pairs, market, prices, mu)
-    best, idle = system.look(search, columns), 0
+    problem, order, place = _reordered(search.problem, columns)
+    system = _System(problem)
+    start = prices[0][order], prices[1]
+    system.begin(start, mu)
+    best, idle, asked = system.look(), 0, False
     for number in range(MOST_STEPS):
         try:
-            length = _advance(system, pairs, market)
+            length = system.advance()
         except ArithmeticError:
             break
         if number < 3 and length < OFF_CENTER and mu < 1.0:
             mu *= LARGER
-            system.begin(pairs, market, prices, mu)
-        now = system.look(search, columns)
+            system.begin(start, mu)
+        now = system.look()
         if not np.isfinite(now.gap + now.missed):
             break
-        search.tell(f"step {number + 1}, {len(pairs.reward)} pairs, gap over them {now.gap:.1e}")
+        search.tell(f"step {number + 1}, {problem.n_pairs} pairs, gap over them {now.gap:.1e}")
         solved = best.gap <= FINE and (best.missed <= MET or idle > 0)
         if solved and not now.missed <= 10.0 * max(best.missed, MET):
             break
@@ -207,20 +245,40 @@ def find_center(search: Search, columns: Columns, prices: tuple[Float, Float], m
         sharp = solved and (now.gap <= SHARP or length < 0.5)
         if sharp or idle > STALLED or search.out_of_time:
             break
-    return best
+        if not asked and max(best.gap, best.missed) <= EARLY:
+            asked = True
+            if not go_on(_as_before(best, order, place)):
+                break
+    return _as_before(best, order, place)
 
 
-def _advance(system: _System, pairs: Pairs, market: Market) -> float:
-    """One predictor and corrector step; returns the smaller of its two lengths."""
-    point, step = system.point, system.step
-    primal, dual = system.direct(pairs, market, system.straight, True)
-    now = products(pairs, market, point, step, (0.0, 0.0))
-    mean = now / system.total
-    ahead = products(pairs, market, point, step, (min(1.0, primal), min(1.0, dual)))
-    share = min(1.0, max((ahead / now) ** 3, 1e-6))
-    aim = system.bent._replace(mu=share * mean)
-    correct(pairs, step, aim, CUT_OFF * mean)
-    primal, dual = system.direct(pairs, market, aim, False)
-    lengths = min(1.0, INSIDE * primal), min(1.0, INSIDE * dual)
-    move(point, step, lengths)
-    return min(lengths)
+def _reordered(problem: PairProblem, columns: Columns) -> tuple[PairProblem, Int, Int]:
+    """The problem over these pairs, types in an order in which factoring is cheap.
+
+    Returns:
+        The problem; the types of the original in the new order; the pairs of ``columns`` in
+        the order of its lists.
+    """
+    pairs, market = columns.pairs, problem.market
+    order = elimination_order(pairs.start, pairs.task_type, problem.n_types)
+    rank = np.empty(problem.n_types, dtype=np.uint32)
+    rank[order] = np.arange(problem.n_types)
+    place = np.lexsort((rank[pairs.task_type], columns.server))
+    reordered = replace(
+        problem,
+        pairs=Pairs(pairs.start, rank[pairs.task_type][place], pairs.reward[place]),
+        market=Market(
+            market.arrival_rate[order],
+            market.mean_duration[order],
+            market.demand[order],
+            market.copies,
+        ),
+    )
+    return reordered, order, place
+
+
+def _as_before(found: Center, order: Int, place: Int) -> Center:
+    """A center of the reordered problem in the order of the original."""
+    price, rate = np.empty_like(found.price), np.empty_like(found.rate)
+    price[order], rate[place] = found.price, found.rate
+    return replace(found, price=price, rate=rate)

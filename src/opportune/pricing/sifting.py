@@ -9,10 +9,12 @@ With all pairs in it this is gear "barrier".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.pricing.interior import Center, find_center
+from opportune.pricing.interior import EARLY, Center, find_center
 from opportune.pricing.pairs import (
     Columns,
     PairProblem,
@@ -68,7 +70,7 @@ def sift(search: Search, margin: float, mu: float) -> None:
             columns = _joined(problem, columns, choose_columns(problem, prices, margin), violators)
         if columns.place is None:
             search.gear = "barrier"
-        found = find_center(search, columns, prices, mu)
+        found = find_center(search, columns, prices, mu, _none_missing(search, columns))
         met = _offer(search, columns, found)
         search.tell(f"{len(columns.pairs.reward)} of {problem.n_pairs} pairs")
         closed = search.gap <= min(search.stop.gap, FINE) or (search.done and met)
@@ -81,6 +83,21 @@ def sift(search: Search, margin: float, mu: float) -> None:
             continue
         violators = near_columns(problem, found.price, found.capacity, 0.0).place
         margin *= WIDER if met else MUCH_WIDER
+
+
+def _none_missing(search: Search, columns: Columns) -> Callable[[Center], bool]:
+    """Whether the bound over all pairs is as good as the solution over these."""
+
+    def check(found: Center) -> bool:
+        if columns.place is None:
+            return True
+        bound = search.offer_price(found.price, found.capacity)
+        pairs, market = columns.pairs, search.problem.market
+        weight = market.arrival_rate[pairs.task_type] * market.copies[columns.server]
+        value = float(np.sum(weight * pairs.reward * found.rate))
+        return bound - value <= 10.0 * EARLY * abs(value)
+
+    return check
 
 
 def _joined(
