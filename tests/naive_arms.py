@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opportune.kernels.arms import Market, Pairs
-from opportune.kernels.barrier import Aim, Interior
+from opportune.kernels.barrier import Aim, Interior, Program
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,15 @@ def rounded_arm(
     return low, share, 1.0 / (1.0 + busy)
 
 
-def newton_direction(
-    pairs: Pairs, market: Market, point: Interior, aim: Aim
-) -> dict[str, np.ndarray]:
-    """The Newton step of the optimality conditions, all unknowns at once.
+def newton_direction(program: Program, point: Interior, aim: Aim) -> dict[str, np.ndarray]:
+    """The Newton step of the optimality conditions in l, t, q, phi, y, alpha, beta at once.
 
-    The unknowns are l, t (if any), q, phi, y, alpha, beta; z is phi - y.
+    A type that is not loose has t = 0; a fixed pair has y = phi and a multiplier beta.
     """
+    pairs, market, curvature, fixed, loose = program
     listed = pair_list(pairs)
     n, n_types, n_servers = len(listed), len(point.price), len(point.free)
-    loose = len(point.slack)
-    sizes = [n_types, loose, n_servers, n_servers, n, n, n]
+    sizes = [n_types, n_types, n_servers, n_servers, n, n, n]
     ends = np.cumsum(sizes)
     price, t, q, phi, y, low, high = (end - size for end, size in zip(ends, sizes, strict=True))
     jacobian, right, row = np.zeros((ends[-1], ends[-1])), np.zeros(ends[-1]), 0
@@ -101,37 +99,40 @@ def newton_direction(
         row += 1
 
     rate, mean, want, copies = market
-    for v in range(n_types):  # sum_r y + t = d
+    for v in range(n_types):  # sum_r y + t = d;  l t = m or t = 0
         mine = [p for p, pair in enumerate(listed) if pair.task_type == v]
-        served = sum(copies[listed[p].server] * point.rate[p] for p in mine)
-        served += point.slack[v] if loose else 0.0
+        served = sum(copies[listed[p].server] * point.rate[p] for p in mine) + point.slack[v]
         row_of = {y + p: float(copies[listed[p].server]) for p in mine}
-        add(row_of | ({t + v: 1.0} if loose else {}), float(want[v] - served))
-    for r in range(n_servers):
+        add(row_of | {t + v: 1.0}, float(want[v] - served))
+        if loose[v]:
+            now = aim.mu * aim.part[v] - aim.slack[v] - point.price[v] * point.slack[v]
+            add({price + v: point.slack[v], t + v: point.price[v]}, float(now))
+        else:
+            add({t + v: 1.0}, 0.0)
+    for r in range(n_servers):  # phi + sum lambda E[D] y = 1;  q = sum lambda beta
         mine = [p for p, pair in enumerate(listed) if pair.server == r]
         work = {p: float(rate[listed[p].task_type] * mean[listed[p].task_type]) for p in mine}
-        busy = sum(work[p] * point.rate[p] for p in mine)  # phi + sum lambda E[D] y = 1
+        busy = sum(work[p] * point.rate[p] for p in mine)
         add({phi + r: 1.0} | {y + p: work[p] for p in mine}, float(1.0 - point.free[r] - busy))
-        worth = sum(rate[listed[p].task_type] * point.high[p] for p in mine)  # q = sum lambda beta
+        worth = sum(rate[listed[p].task_type] * point.high[p] for p in mine)
         minus = {high + p: -float(rate[listed[p].task_type]) for p in mine}
         add({q + r: 1.0} | minus, float(worth - point.capacity[r]))
-    for p, pair in enumerate(listed):
+    for p, pair in enumerate(listed):  # beta - alpha = L - kappa y, and the products
         v, r = pair.task_type, pair.server
         level = pair.reward - point.price[v] - mean[v] * point.capacity[r]
         row_of = {high + p: 1.0, low + p: -1.0, price + v: 1.0, q + r: float(mean[v])}
-        add(row_of, float(level - point.high[p] + point.low[p]))  # beta - alpha = L
+        missing = level - curvature[v] * point.rate[p] - point.high[p] + point.low[p]
+        add(row_of | {y + p: float(curvature[v])}, float(missing))
+        if fixed[p]:
+            add({y + p: 1.0, phi + r: -1.0}, 0.0)
+            add({low + p: 1.0}, 0.0)
+            continue
+        goal = aim.mu * aim.part[v]
         now = point.low[p] * point.rate[p]
-        add(
-            {low + p: point.rate[p], y + p: point.low[p]},
-            float(aim.mu * aim.part[v] - aim.low[p] - now),
-        )
+        add({low + p: point.rate[p], y + p: point.low[p]}, float(goal - aim.low[p] - now))
         now = point.high[p] * point.rest[p]
         row_of = {high + p: point.rest[p], phi + r: point.high[p], y + p: -point.high[p]}
-        add(row_of, float(aim.mu * aim.part[v] - aim.high[p] - now))
-    for v in range(loose):
-        now = point.price[v] * point.slack[v]
-        row_of = {price + v: point.slack[v], t + v: point.price[v]}
-        add(row_of, float(aim.mu * aim.part[v] - aim.slack[v] - now))
+        add(row_of, float(goal - aim.high[p] - now))
     step = np.linalg.solve(jacobian, right)
     names = ("price", "slack", "capacity", "free", "rate", "low", "high")
     return {

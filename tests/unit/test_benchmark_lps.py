@@ -23,7 +23,11 @@ from benchmarks.peers import lp_highs, lp_ours
 from benchmarks.peers.lp_task import Task, program_of, read_task, write_task
 from opportune.model.duration import Geometric
 from opportune.model.loss import loss_instance
+from opportune.pricing.gears import run
 from opportune.pricing.occupancy import price
+from opportune.pricing.pairs import merge_equal
+from opportune.pricing.recovery import served_by
+from opportune.pricing.search import Search, Stop
 
 
 @pytest.mark.parametrize("make", [random_case, clustered_case, rank_one_case])
@@ -98,3 +102,22 @@ def test_real_cases_say_why_they_are_left_out(monkeypatch: pytest.MonkeyPatch) -
     for name in ("AAMAS bids", "ICLR whole"):
         assert CASES[name][0]() == "OPPORTUNE_DATA is not set"
     assert set(QUICK) <= set(CASES)
+
+
+@pytest.mark.parametrize("name", ["AAMAS bids", "ICLR whole"])
+def test_real_cases_are_solved_to_the_end(name: str, data: Path) -> None:
+    """Half a minute and more for other solvers, or no end at all; a few seconds here."""
+    task = CASES[name][0]()
+    assert isinstance(task, Task)
+    assert data.is_dir()
+    problem = merge_equal(lp_ours.problem_of(task))
+    search = Search(problem, Stop())
+    assert run(search) == "gap"
+    assert search.gap <= 1e-9
+    served = served_by(problem, search.columns, search.rate)
+    asked = problem.market.demand
+    assert np.all(served <= asked + 1e-9)
+    assert task.at_most or served == pytest.approx(asked, rel=1e-9)
+    whole = lp_ours.problem_of(task)  # the bound again, nothing merged
+    bound = whole.dual_value(problem.prices(search.price), np.zeros(whole.n_servers))
+    assert bound == pytest.approx(search.dual_value, rel=1e-11)

@@ -7,7 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from opportune.kernels.barrier import Aim, Interior, assemble, center, correct, move, products
+from opportune.errors import SolverError
+from opportune.kernels.barrier import (
+    Aim,
+    Interior,
+    Program,
+    assemble,
+    center,
+    correct,
+    move,
+    products,
+)
 from opportune.kernels.barrier import recover as recover_step
 from opportune.kernels.cholesky import factor, solve
 from opportune.model.duration import Deterministic, Geometric
@@ -15,7 +25,9 @@ from opportune.model.loss import LossInstance, loss_instance
 from opportune.pricing.certificate import capacity_price, index
 from opportune.pricing.demand import AT_MOST, FULL, Demand
 from opportune.pricing.dual import COLD, HOT, descend, first_prices
+from opportune.pricing.gears import certified_prices
 from opportune.pricing.interior import find_center
+from opportune.pricing.least_squares import least_squares_weights
 from opportune.pricing.occupancy import price
 from opportune.pricing.pairs import (
     PairProblem,
@@ -36,102 +48,125 @@ from tests.unit.test_dual import random_pairs
 DEMANDS = [FULL, Demand(0.25), AT_MOST]
 
 
-def random_point(rng: np.random.Generator, pairs: naive_arms.Pairs, loose: bool) -> Interior:
-    """Everything positive, nothing on any path."""
+def random_point(rng: np.random.Generator, program: Program) -> Interior:
+    """Everything positive, nothing on any path; fixed pairs and tight types as they must be."""
+    pairs, n_types = program.pairs, len(program.market.demand)
     n, n_servers = len(pairs.reward), len(pairs.start) - 1
-    n_types = int(pairs.task_type.max()) + 1
     free = 0.5 + rng.random(n_servers)
     server = np.repeat(np.arange(n_servers), np.diff(pairs.start))
-    rate = free[server] * (0.1 + 0.8 * rng.random(n))
+    fixed = program.fixed
+    rate = np.where(fixed, free[server], free[server] * (0.1 + 0.8 * rng.random(n)))
     return Interior(
         rng.random(n_types) + 0.1,
-        rng.random(n_types if loose else 0) + 0.1,
+        np.where(program.loose, rng.random(n_types) + 0.1, 0.0),
         rng.random(n_servers) * 0.1,
         free,
         rate,
         free[server] - rate,
-        rng.random(n) + 0.05,
-        rng.random(n) + 0.05,
+        np.where(fixed, 0.0, rng.random(n) + 0.05),
+        np.where(fixed, 0.0, rng.random(n) + 0.05),
     )
+
+
+def random_program(
+    rng: np.random.Generator, kind: str, size: tuple[int, int] = (5, 5), share: float = 0.7
+) -> Program:
+    """``plain``, ``at most``, or ``squares``: curved, with fixed pairs and some loose types."""
+    while True:
+        pairs, market = random_pairs(rng, size, share)
+        if len(set(pairs.task_type.tolist())) == len(market.demand):  # each type has pairs
+            break
+    n, n_types = len(pairs.reward), len(market.demand)
+    if kind != "squares":
+        loose = np.full(n_types, kind == "at most")
+        return Program(pairs, market, np.zeros(n_types), np.zeros(n, dtype=bool), loose)
+    fixed = rng.random(n) < 0.3
+    fixed[np.unique(pairs.task_type, return_index=True)[1]] = False  # one pair each to choose
+    return Program(pairs, market, rng.random(n_types), fixed, rng.random(n_types) < 0.4)
 
 
 def blank(point: Interior) -> Interior:
     return Interior(*(np.zeros_like(part) for part in point))
 
 
-@pytest.mark.parametrize("loose", [False, True])
-@pytest.mark.parametrize("kind", ["sparse", "wide"])
-def test_the_direction_is_newtons_on_all_equations_at_once(loose: bool, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["plain", "at most", "squares"])
+@pytest.mark.parametrize("size", [(5, 5), (14, 25)], ids=["wide", "sparse"])
+def test_the_direction_is_newtons_on_all_equations_at_once(
+    kind: str, size: tuple[int, int]
+) -> None:
     """The elimination to V equations against one dense system in all unknowns."""
     rng = np.random.default_rng(21)
     tried = 0
     while tried < 12:
-        sparse = kind == "sparse"  # few types a server: the other way to add up the matrix
-        pairs, market = random_pairs(rng, *(((14, 25), 0.15) if sparse else ()))
-        n_types = len(market.demand)
-        if len(set(pairs.task_type.tolist())) < n_types:
-            continue  # a type without pairs has no equation
-        if sparse != (3 * int(np.diff(pairs.start).max()) < n_types):
+        program = random_program(rng, kind, size, 0.7 if size == (5, 5) else 0.15)
+        pairs, n_types = program.pairs, len(program.market.demand)
+        few = 3 * int(np.diff(pairs.start).max()) < n_types  # another way to add up the matrix
+        if few != (size == (14, 25)):
             continue
         tried += 1
-        point = random_point(rng, pairs, loose)
-        n = len(pairs.reward)
-        loosened = rng.normal(0.0, 1e-3, n_types if loose else 0)
+        point, n = random_point(rng, program), len(pairs.reward)
+        aside = [rng.normal(0.0, 1e-3, n) * ~program.fixed for _ in range(2)]
         part = 0.5 + rng.random(n_types)
-        aim = Aim(0.01, part, rng.normal(0.0, 1e-3, n), rng.normal(0.0, 1e-3, n), loosened)
-        H, right, sums = (
-            np.empty((n_types, n_types)),
-            np.empty(n_types),
-            np.empty((len(point.free), 5)),
-        )
-        assemble(pairs, market, point, aim, (H, right, sums), True)
+        aim = Aim(0.01, part, *aside, rng.normal(0.0, 1e-3, n_types) * program.loose)
+        system = (np.empty((n_types, n_types)), np.empty(n_types), np.empty((len(point.free), 5)))
+        assemble(program, point, aim, system, True)
         step, scale = blank(point), np.empty(n_types)
-        assert factor(H, scale, 0.0) == -1
-        step.price[:] = right
-        solve(H, scale, step.price)
-        longest = recover_step(pairs, market, point, aim, sums, step)
-        twin = naive_arms.newton_direction(pairs, market, point, aim)
+        assert factor(system[0], scale, 0.0) == -1
+        step.price[:] = system[1]
+        solve(system[0], scale, step.price)
+        longest = recover_step(program, point, aim, system[2], step)
+        twin = naive_arms.newton_direction(program, point, aim)
         for name, expected in twin.items():
-            assert getattr(step, name) == pytest.approx(expected, rel=1e-7, abs=1e-9), name
+            ours, shown = getattr(step, name), np.ones(len(expected), dtype=bool)
+            if name in ("low", "high"):  # those of fixed pairs are not kept
+                shown = ~program.fixed
+            assert ours[shown] == pytest.approx(expected[shown], rel=1e-7, abs=1e-9), name
         server = np.repeat(np.arange(len(point.free)), np.diff(pairs.start))
         assert step.rest == pytest.approx(step.free[server] - step.rate, abs=1e-12)
-        positive = (point.slack, point.rate, point.rest), (point.low, point.high)
-        steps = (step.slack, step.rate, step.rest), (step.low, step.high)
-        for side, (values, changes) in enumerate(zip(positive, steps, strict=True)):
-            whole, change = np.concatenate(values), np.concatenate(changes)
-            if side == 1 and loose:
-                whole, change = np.append(whole, point.price), np.append(change, step.price)
-            falls = change < 0
-            expected = float(np.min(-whole[falls] / change[falls])) if falls.any() else 1e30
-            assert longest[side] == pytest.approx(expected, rel=1e-12)
+        barred, loose = ~program.fixed, program.loose
+        sides = (
+            (
+                (point.slack, step.slack, loose),
+                (point.rate, step.rate, barred),
+                (point.rest, step.rest, barred),
+            ),
+            (
+                (point.price, step.price, loose),
+                (point.low, step.low, barred),
+                (point.high, step.high, barred),
+            ),
+        )
+        for side, given in zip(longest, sides, strict=True):
+            values = np.concatenate([value[shown] for value, _, shown in given])
+            changes = np.concatenate([change[shown] for _, change, shown in given])
+            falls = changes < 0
+            expected = float(np.min(-values[falls] / changes[falls])) if falls.any() else 1e30
+            assert side == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("loose", [False, True])
-def test_the_start_has_the_products_asked_for(loose: bool) -> None:
+@pytest.mark.parametrize("kind", ["plain", "at most", "squares"])
+def test_the_start_has_the_products_asked_for(kind: str) -> None:
     rng = np.random.default_rng(22)
     for _ in range(20):
-        pairs, market = random_pairs(rng)
-        if len(pairs.reward) == 0:
-            continue
-        point = random_point(rng, pairs, False)
+        program = random_program(rng, kind)
+        pairs, market, _, fixed, loose = program
         n_types = len(market.demand)
-        point = point._replace(
-            price=rng.normal(0.3, 0.5, n_types), slack=np.zeros(n_types if loose else 0)
-        )
+        point = random_point(rng, program)._replace(price=rng.normal(0.3, 0.5, n_types))
         part = 0.5 + rng.random(n_types)
-        center(pairs, market, point, 1e-3, part)
-        product = 1e-3 * part[pairs.task_type]
+        center(program, point, 1e-3, part)
+        product = 1e-3 * part[pairs.task_type] * ~fixed
         assert point.low * point.rate == pytest.approx(product)
         assert point.high * point.rest == pytest.approx(product)
-        loosely = point.slack * point.price[: len(point.slack)]
-        assert loosely == pytest.approx(1e-3 * part[: len(point.slack)])
+        assert point.slack * point.price == pytest.approx(1e-3 * part * loose)
         server = np.repeat(np.arange(len(point.free)), np.diff(pairs.start))
         level = (
             pairs.reward
             - point.price[pairs.task_type]
             - market.mean_duration[pairs.task_type] * point.capacity[server]
         )
-        assert point.high - point.low == pytest.approx(level, abs=1e-5 / point.free.min())
+        assert (point.high - point.low)[~fixed] == pytest.approx(
+            level[~fixed], abs=1e-5 / point.free.min()
+        )
         assert point.rate + point.rest == pytest.approx(point.free[server])
         work = (market.arrival_rate * market.mean_duration)[pairs.task_type] * point.rate
         busy = np.bincount(server, weights=work, minlength=len(point.free))
@@ -140,10 +175,10 @@ def test_the_start_has_the_products_asked_for(loose: bool) -> None:
 
 def test_products_corrections_and_moves() -> None:
     rng = np.random.default_rng(23)
-    pairs, market = random_pairs(rng)
-    point, step = random_point(rng, pairs, True), random_point(rng, pairs, True)
-    rate = market.arrival_rate[: len(point.price)]
-    market = market._replace(arrival_rate=rate)
+    program = random_program(rng, "at most")
+    pairs, market = program.pairs, program.market
+    point, step = random_point(rng, program), random_point(rng, program)
+    rate = market.arrival_rate
     server = np.repeat(np.arange(len(point.free)), np.diff(pairs.start))
     weight = rate[pairs.task_type] * market.copies[server]
 
@@ -153,18 +188,18 @@ def test_products_corrections_and_moves() -> None:
         slack = (point.slack + a * step.slack) * (point.price + b * step.price)
         return float(weight @ (low * y + high * z) + rate @ slack)
 
-    assert products(pairs, market, point, step, (0.3, 0.6)) == pytest.approx(total(0.3, 0.6))
+    assert products(program, point, step, (0.3, 0.6)) == pytest.approx(total(0.3, 0.6))
     after = total(0.3, 0.6)
     part = 0.5 + rng.random(len(rate))
     aim = Aim(0.0, part, *(np.zeros_like(one) for one in (point.low, point.high, point.slack)))
-    correct(pairs, step, aim, 0.2)
+    correct(program, step, aim, 0.2)
     cut = 0.2 * part[pairs.task_type]
     assert aim.low == pytest.approx(np.clip(step.low * step.rate, -cut, cut))
     assert aim.high == pytest.approx(np.clip(step.high * step.rest, -cut, cut))
     cut = 0.2 * part
     assert aim.slack == pytest.approx(np.clip(step.price * step.slack, -cut, cut))
     move(point, step, (0.3, 0.6))
-    assert products(pairs, market, point, blank(point), (1.0, 1.0)) == pytest.approx(after)
+    assert products(program, point, blank(point), (1.0, 1.0)) == pytest.approx(after)
 
 
 def twins(rng: np.random.Generator, demand: Demand) -> tuple[LossInstance, PairProblem]:
@@ -323,3 +358,42 @@ def test_an_infinite_margin_is_the_barrier_over_all_pairs() -> None:
     sift(search, math.inf, 0.01)
     assert (search.gear, search.columns.place) == ("barrier", None)
     assert search.gap <= 1e-9
+
+
+@pytest.mark.parametrize("demand", DEMANDS)
+def test_the_least_squares_are_those_of_another_solver(demand: Demand) -> None:
+    """Rates by the barrier against PIQP, on the tie pattern of optimal prices."""
+    rng = np.random.default_rng(32)
+    compared = 0
+    for shape in (Shape(types=8, servers=16, scores="levels"), Shape(per_type=True)):
+        for _ in range(15):
+            instance = random_instance(rng, shape, load=0.1 + 0.8 * rng.random())
+            prices = price(instance, demand)
+            slack = demand.at_most & (prices.demand_price <= 0.0)
+            weight, free = least_squares_weights(instance, demand, prices.index, slack)
+            assert weight == pytest.approx(prices.tie_weight, abs=1e-8)
+            assert free == pytest.approx(prices.free_fraction, abs=1e-8)
+            compared += bool(np.any((prices.index == 0) & (weight > 1e-6)))
+    assert compared > 15
+
+
+def test_least_squares_of_many_ties_where_piqp_gives_up() -> None:
+    """Four levels, 7,500 ties: feasible, optimal, and no optimal vertex has a smaller sum."""
+    rng = np.random.default_rng(33)
+    reward, rate = np.floor(rng.random((100, 300)) * 4) / 3, (rng.random(100) + 0.5) / 1e4
+    instance = loss_instance(reward, rate, Geometric(300), 1).with_load(0.7)
+    prices = price(instance)
+    assert int((prices.index == 0).sum()) > 5000
+    assert prices.gap <= 1e-12
+    assert prices.residuals.worst <= 1e-12
+    other = certified_prices(instance)
+    squares = float(np.sum(prices.tie_weight**2))
+    assert squares <= float(np.sum(other.weight**2)) * (1 + 1e-9)
+    rows = {tuple(row) for row in np.round(prices.tie_weight, 9).tolist()}
+    assert len(rows) > 1
+
+
+def test_least_squares_raise_where_the_signs_admit_no_rates() -> None:
+    instance = loss_instance(np.ones((1, 2)), [0.5], Geometric(4))
+    with pytest.raises(SolverError, match="least-squares"):
+        least_squares_weights(instance, FULL, np.full((1, 2), -1.0), np.zeros(1, dtype=bool))

@@ -28,11 +28,25 @@ from opportune.kernels.jit import jit
 Float = NDArray[np.float64]
 
 
+class Program(NamedTuple):
+    """What is maximized: sum lambda (s y - kappa y^2 / 2) over the pairs of a market.
+
+    kappa = 0 is the occupancy LP; s = 0 on tied pairs is the least-squares choice among its
+    optimal rates, in which pairs with a positive index take phi whatever it is.
+    """
+
+    pairs: Pairs
+    market: Market
+    curvature: Float  # (V,) kappa
+    fixed: NDArray[np.bool_]  # (n,) pairs with y = phi
+    loose: NDArray[np.bool_]  # (V,) types whose demand need not be met
+
+
 class Interior(NamedTuple):
     """A point with everything positive; also a direction of such points."""
 
     price: Float  # (V,) l
-    slack: Float  # (V,) t; no entries where every task must be served
+    slack: Float  # (V,) t; 0 where the demand must be met
     capacity: Float  # (R,) q
     free: Float  # (R,) phi
     rate: Float  # (n,) y
@@ -48,22 +62,26 @@ class Aim(NamedTuple):
     part: Float  # (V,) sqrt(largest rate / rate): halfway between equal and equally weighted
     low: Float  # (n,) second-order corrections
     high: Float  # (n,)
-    slack: Float  # (V,) or no entries
+    slack: Float  # (V,)
 
 
 @jit
-def center(pairs: Pairs, market: Market, point: Interior, mu: float, part: Float) -> None:
+def center(program: Program, point: Interior, mu: float, part: Float) -> None:
     """Fill in phi, y, alpha, beta, t for given l and q: all products are m = mu part_v.
 
     alpha y = beta (phi - y) = m and beta - alpha = L give y = phi x, x the root of
-    1/(1 - x) - 1/x = L phi / m; phi follows from the capacity row by iteration.
+    1/(1 - x) - 1/x = L phi / m; phi follows from the capacity row by iteration. (The
+    curvature is left to the first step.)
     """
+    pairs, market, _, fixed, loose = program
     start, task_type, reward = pairs
     rate, mean, _, copies = market
     price, slack, capacity, free, y, z, low, high = point
-    for v in range(slack.shape[0]):
-        price[v] = max(price[v], np.sqrt(mu * part[v]))
-        slack[v] = mu * part[v] / price[v]
+    for v in range(price.shape[0]):
+        slack[v] = 0.0
+        if loose[v]:
+            price[v] = max(price[v], np.sqrt(mu * part[v]))
+            slack[v] = mu * part[v] / price[v]
     for r in range(copies.shape[0]):
         phi = 0.5
         for _ in range(40):
@@ -72,13 +90,17 @@ def center(pairs: Pairs, market: Market, point: Interior, mu: float, part: Float
                 v = task_type[p]
                 c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / (mu * part[v])
                 x = 2.0 / (2.0 + abs(c) + np.sqrt(c * c + 4.0))
-                busy += rate[v] * mean[v] * (1.0 - x if c > 0.0 else x)
+                x = 1.0 if fixed[p] else 1.0 - x if c > 0.0 else x
+                busy += rate[v] * mean[v] * x
             before, phi = phi, 1.0 / busy
             if abs(phi - before) <= 1e-6 * phi:
                 break
         free[r] = phi
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
+            if fixed[p]:
+                y[p], z[p], low[p], high[p] = phi, 0.0, 0.0, 0.0
+                continue
             c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / (mu * part[v])
             x = 2.0 / (2.0 + abs(c) + np.sqrt(c * c + 4.0))
             y[p], z[p] = phi * (1.0 - x if c > 0.0 else x), phi * (x if c > 0.0 else 1.0 - x)
@@ -87,8 +109,7 @@ def center(pairs: Pairs, market: Market, point: Interior, mu: float, part: Float
 
 @jit
 def assemble(
-    pairs: Pairs,
-    market: Market,
+    program: Program,
     point: Interior,
     aim: Aim,
     system: tuple[Float, Float, Float],
@@ -98,6 +119,7 @@ def assemble(
 
     The sums of each server are kept for :func:`recover`. H only if ``matrix``.
     """
+    pairs, market, curvature, fixed, loose = program
     start, task_type, reward = pairs
     rate, mean, demand, copies = market
     price, slack, capacity, free, y, z, low, high = point
@@ -110,7 +132,9 @@ def assemble(
         H[:] = 0.0
     for v in range(n_types):
         right[v] = -rate[v] * demand[v]
-    for v in range(slack.shape[0]):
+    for v in range(n_types):
+        if not loose[v]:
+            continue
         right[v] += rate[v] * (aim.mu * aim.part[v] - aim.slack[v]) / price[v]
         if matrix:
             H[v, v] += rate[v] * slack[v] / price[v]
@@ -121,14 +145,20 @@ def assemble(
         for i in range(n):
             p = first + i
             v = task_type[p]
-            A, B = low[p] / y[p], high[p] / z[p]
-            up = (aim.mu * aim.part[v] - aim.low[p]) / y[p]
-            down = (aim.mu * aim.part[v] - aim.high[p]) / z[p]
-            c = up - down + reward[p] - price[v] - mean[v] * capacity[r]
-            weight = rate[v] / (A + B)
-            f[i], g[i] = weight * B, weight * mean[v]
+            kappa, weight, stiff, down = curvature[v], 0.0, curvature[v], 0.0
+            f[i], up = rate[v], 0.0
+            if not fixed[p]:
+                A, B = low[p] / y[p], high[p] / z[p]
+                up = (aim.mu * aim.part[v] - aim.low[p]) / y[p]
+                down = (aim.mu * aim.part[v] - aim.high[p]) / z[p]
+                stiff = A + kappa
+                weight = rate[v] / (stiff + B)
+                f[i] = weight * B
+            # to the last bit as in recover: h is tiny where a pair is tied
+            c = up - down + reward[p] - kappa * y[p] - price[v] - mean[v] * capacity[r]
+            g[i] = weight * mean[v]
             P += mean[v] * f[i]
-            X += f[i] * A
+            X += f[i] * stiff
             Y += mean[v] * g[i]
             a += rate[v] * down + f[i] * c
             b -= mean[v] * (rate[v] * y[p] + weight * c)
@@ -161,6 +191,10 @@ def assemble(
             n_wide = 0
     if n_wide > 0:
         _add_wide(H, wide)
+    if matrix:
+        for v in range(n_types):
+            if H[v, v] == 0.0:  # what serves it is all fixed: its row is empty
+                H[v, v] = 1.0
 
 
 @jit
@@ -180,8 +214,7 @@ def _add_wide(H: Float, wide: Float) -> None:
 
 @jit
 def recover(
-    pairs: Pairs,
-    market: Market,
+    program: Program,
     point: Interior,
     aim: Aim,
     sums: Float,
@@ -192,14 +225,16 @@ def recover(
     Returns:
         The largest multiples (at most 1e30) of the primal and of the dual part.
     """
+    pairs, market, curvature, fixed, loose = program
     start, task_type, reward = pairs
     rate, mean, _, copies = market
     price, slack, capacity, _, y, z, low, high = point
     primal, dual = 1e30, 1e30
-    for v in range(slack.shape[0]):
-        step.slack[v] = (aim.mu * aim.part[v] - aim.slack[v] - slack[v] * step.price[v]) / price[
-            v
-        ] - slack[v]
+    for v in range(price.shape[0]):
+        if not loose[v]:
+            continue
+        missing = aim.mu * aim.part[v] - aim.slack[v] - slack[v] * step.price[v]
+        step.slack[v] = missing / price[v] - slack[v]
         if step.slack[v] < 0.0:
             primal = min(primal, -slack[v] / step.slack[v])
         if step.price[v] < 0.0:
@@ -209,19 +244,26 @@ def recover(
         size = P * P + X * Y
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
-            A, B = low[p] / y[p], high[p] / z[p]
-            weight = rate[v] / (A + B)
+            if fixed[p]:
+                a -= rate[v] * step.price[v]
+                continue
+            B = high[p] / z[p]
+            weight = rate[v] / (low[p] / y[p] + curvature[v] + B)
             a -= weight * B * step.price[v]
             b += weight * mean[v] * step.price[v]
         dq, dphi = (P * a - X * b) / size, (Y * a + P * b) / size
         step.capacity[r], step.free[r] = dq, dphi
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
+            if fixed[p]:
+                step.rate[p] = dphi
+                continue
             A, B = low[p] / y[p], high[p] / z[p]
             up = (aim.mu * aim.part[v] - aim.low[p]) / y[p]
             down = (aim.mu * aim.part[v] - aim.high[p]) / z[p]
-            c = up - down + reward[p] - price[v] - mean[v] * capacity[r]
-            dy = (c - step.price[v] - mean[v] * dq + B * dphi) / (A + B)
+            kappa = curvature[v]
+            c = up - down + reward[p] - kappa * y[p] - price[v] - mean[v] * capacity[r]
+            dy = (c - step.price[v] - mean[v] * dq + B * dphi) / (A + kappa + B)
             dz = dphi - dy
             da, db = up - low[p] - A * dy, down - high[p] - B * dz
             step.rate[p], step.rest[p], step.low[p], step.high[p] = dy, dz, da, db
@@ -238,9 +280,10 @@ def recover(
 
 @jit
 def products(
-    pairs: Pairs, market: Market, point: Interior, step: Interior, lengths: tuple[float, float]
+    program: Program, point: Interior, step: Interior, lengths: tuple[float, float]
 ) -> float:
     """sum lambda (alpha y + beta z + l t) after a step of these lengths (primal, dual)."""
+    pairs, market = program.pairs, program.market
     primal, dual = lengths
     total = 0.0
     for v in range(point.slack.shape[0]):
@@ -257,8 +300,9 @@ def products(
 
 
 @jit
-def correct(pairs: Pairs, step: Interior, aim: Aim, most: float) -> None:
+def correct(program: Program, step: Interior, aim: Aim, most: float) -> None:
     """Second-order corrections (Mehrotra 1992): products of steps, cut off at ``most`` part_v."""
+    pairs = program.pairs
     for v in range(step.slack.shape[0]):
         cut = most * aim.part[v]
         aim.slack[v] = min(max(step.price[v] * step.slack[v], -cut), cut)

@@ -18,6 +18,7 @@ from opportune.kernels.arms import Market, Pairs
 from opportune.kernels.barrier import (
     Aim,
     Interior,
+    Program,
     assemble,
     center,
     correct,
@@ -32,6 +33,7 @@ from opportune.pricing.search import Search
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 EARLY = 1e-7
 """Relative gap at which it shows whether pairs are missing."""
@@ -92,20 +94,46 @@ class Center:
     missed: float
 
 
-class _System:
-    """The matrices and vectors that every step writes anew, for one problem."""
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What makes a program other than the plain LP; None: nothing.
 
-    def __init__(self, problem: PairProblem) -> None:
+    Attributes:
+        curvature: (types,) kappa: sum lambda kappa y^2 / 2 is subtracted.
+        fixed: (n,) pairs with y = phi.
+        loose: (types,) types whose demand need not be met.
+    """
+
+    curvature: Float
+    fixed: Bool
+    loose: Bool
+
+
+def linear(problem: PairProblem) -> Shape:
+    """The plain LP."""
+    return Shape(
+        np.zeros(problem.n_types),
+        np.zeros(problem.n_pairs, dtype=np.bool_),
+        np.full(problem.n_types, problem.at_most),
+    )
+
+
+class System:
+    """The matrices and vectors that every step writes anew, for one program."""
+
+    def __init__(self, problem: PairProblem, shape: Shape) -> None:
         n_types, n_servers, n = problem.n_types, problem.n_servers, problem.n_pairs
-        rate, part = problem.market.arrival_rate, _parts(problem)
-        loose = n_types if problem.at_most else 0
+        rate, part = problem.market.arrival_rate, _parts(problem, shape)
         zeros = np.zeros
-        sizes = (n_types, loose, n_servers, n_servers, n, n, n, n)
+        sizes = (n_types, n_types, n_servers, n_servers, n, n, n, n)
         self.problem = problem
+        self.program = Program(
+            problem.pairs, problem.market, shape.curvature, shape.fixed, shape.loose
+        )
         self.point = Interior(*(zeros(size) for size in sizes))
         self.step = Interior(*(zeros(size) for size in sizes))
-        self.straight = Aim(0.0, part, zeros(n), zeros(n), zeros(loose))
-        self.bent = Aim(0.0, part, zeros(n), zeros(n), zeros(loose))
+        self.straight = Aim(0.0, part, zeros(n), zeros(n), zeros(n_types))
+        self.bent = Aim(0.0, part, zeros(n), zeros(n), zeros(n_types))
         self.matrix = np.empty((n_types, n_types))
         self.factor = np.empty((n_types, n_types))
         self.right, self.residual = zeros(n_types), zeros(n_types)
@@ -114,25 +142,24 @@ class _System:
         task_type = problem.pairs.task_type
         copies = np.repeat(problem.market.copies, np.diff(problem.pairs.start))
         self.weight = rate[task_type] * copies
-        plain = 2.0 * float(self.weight.sum()) + float(rate[:loose].sum())
-        self.total = 2.0 * float(np.sum(self.weight * part[task_type]))
-        self.total += float(np.sum((rate * part)[:loose]))
-        self.unit = plain / self.total
+        barred = 2.0 * self.weight * ~shape.fixed
+        loose = rate * shape.loose
+        self.total = float(np.sum(barred * part[task_type]) + np.sum(loose * part))
+        self.unit = float(barred.sum() + loose.sum()) / max(self.total, 1e-300)
 
     def begin(self, prices: tuple[Float, Float], mu: float) -> None:
         """Start at these prices where the mean product, weighted by rates, is mu."""
         self.point.price[:], self.point.capacity[:] = prices
-        problem = self.problem
-        part = self.straight.part
-        center(problem.pairs, problem.market, self.point, mu * self.unit, part)
+        center(self.program, self.point, mu * self.unit, self.straight.part)
 
     def look(self) -> Center:
         """The point as it is."""
         point, problem = self.point, self.problem
-        gap = products(problem.pairs, problem.market, point, self.step, (0.0, 0.0))
-        value = float(np.sum(self.weight * problem.pairs.reward * point.rate))
-        served = served_by(problem, all_columns(problem), point.rate)
-        served[: len(point.slack)] += point.slack
+        task_type = problem.pairs.task_type
+        gap = products(self.program, point, self.step, (0.0, 0.0))
+        worth = problem.pairs.reward + self.program.curvature[task_type] * point.rate
+        value = float(np.sum(self.weight * worth * point.rate))
+        served = served_by(problem, all_columns(problem), point.rate) + point.slack
         return Center(
             point.price.copy(),
             point.capacity.copy(),
@@ -144,14 +171,13 @@ class _System:
     def advance(self) -> float:
         """One predictor and corrector step; returns the smaller of its two lengths."""
         point, step = self.point, self.step
-        pairs, market = self.problem.pairs, self.problem.market
         primal, dual = self._direct(self.straight, True)
-        now = products(pairs, market, point, step, (0.0, 0.0))
+        now = products(self.program, point, step, (0.0, 0.0))
         mean = now / self.total
-        ahead = products(pairs, market, point, step, (min(1.0, primal), min(1.0, dual)))
+        ahead = products(self.program, point, step, (min(1.0, primal), min(1.0, dual)))
         share = min(1.0, max((ahead / now) ** 3, 1e-6))
         aim = self.bent._replace(mu=share * mean)
-        correct(pairs, step, aim, CUT_OFF * mean)
+        correct(self.program, step, aim, CUT_OFF * mean)
         primal, dual = self._direct(aim, False)
         lengths = min(1.0, INSIDE * primal), min(1.0, INSIDE * dual)
         move(point, step, lengths)
@@ -167,9 +193,8 @@ class _System:
         Raises:
             ArithmeticError: If the matrix cannot be factored.
         """
-        pairs, market = self.problem.pairs, self.problem.market
         system = (self.matrix, self.right, self.sums)
-        assemble(pairs, market, self.point, aim, system, anew)
+        assemble(self.program, self.point, aim, system, anew)
         ridge = RIDGE
         if anew:
             self.factor[:] = self.matrix
@@ -185,19 +210,21 @@ class _System:
             subtract_product(self.matrix, self.step.price, self.residual)
             solve(self.factor, self.scale, self.residual)
             self.step.price[:] += self.residual
-        return recover(pairs, market, self.point, aim, self.sums, self.step)
+        return recover(self.program, self.point, aim, self.sums, self.step)
 
 
-def _parts(problem: PairProblem) -> Float:
-    """(types,) share of mu in a type's products: sqrt(largest reward of the type / its rate).
+def _parts(problem: PairProblem, shape: Shape) -> Float:
+    """(types,) share of mu in a type's products: sqrt(usual worth of its pairs / its rate).
 
-    The plain barrier has 1 / rate, which leaves rare types imprecise; the largest reward alone
-    would make all types equally precise, and bends the path where rates differ much.
+    The plain barrier has 1 / rate, which leaves rare types imprecise; the usual worth alone
+    would make all types equally precise, and bends the path where rates differ much. Usual is
+    the square of the mean root of the rewards: a single large one does not count for much.
     """
-    top = np.zeros(problem.n_types)
-    np.maximum.at(top, problem.pairs.task_type, problem.pairs.reward)
-    rate = problem.market.arrival_rate
-    return np.asarray(np.sqrt(np.maximum(top, SMALLEST) * rate.max() / rate))
+    task_type, rate = problem.pairs.task_type, problem.market.arrival_rate
+    roots = np.bincount(task_type, np.sqrt(problem.pairs.reward), minlength=problem.n_types)
+    count = np.bincount(task_type, minlength=problem.n_types)
+    usual = (roots / np.maximum(count, 1)) ** 2 + shape.curvature
+    return np.asarray(np.sqrt(np.maximum(usual, SMALLEST) * rate.max() / rate))
 
 
 def find_center(
@@ -220,9 +247,28 @@ def find_center(
         The best point found; its ``gap`` and ``missed`` tell how good it is.
     """
     problem, order, place = _reordered(search.problem, columns)
-    system = _System(problem)
-    start = prices[0][order], prices[1]
-    system.begin(start, mu)
+
+    def watch(number: int, now: Center, ready: bool) -> bool:
+        text = f"step {number}, {problem.n_pairs} pairs, gap over them {now.gap:.1e}"
+        search.tell(text)
+        return not search.out_of_time and (not ready or go_on(_as_before(now, order, place)))
+
+    system = System(problem, linear(problem))
+    return _as_before(iterate(system, (prices[0][order], prices[1]), mu, watch), order, place)
+
+
+def iterate(
+    system: System,
+    prices: tuple[Float, Float],
+    mu: float,
+    watch: Callable[[int, Center, bool], bool] = lambda *_: True,
+) -> Center:
+    """Steps until the program is solved, nothing helps or ``watch`` says no.
+
+    ``watch`` sees the number of the step, the best point so far and, once, at a gap of
+    ``EARLY``, that it is ready to be judged.
+    """
+    system.begin(prices, mu)
     best, idle, asked = system.look(), 0, False
     for number in range(MOST_STEPS):
         try:
@@ -231,25 +277,22 @@ def find_center(
             break
         if number < 3 and length < OFF_CENTER and mu < 1.0:
             mu *= LARGER
-            system.begin(start, mu)
+            system.begin(prices, mu)
         now = system.look()
         if not np.isfinite(now.gap + now.missed):
             break
-        search.tell(f"step {number + 1}, {problem.n_pairs} pairs, gap over them {now.gap:.1e}")
         solved = best.gap <= FINE and (best.missed <= MET or idle > 0)
         if solved and not now.missed <= 10.0 * max(best.missed, MET):
             break
         better = max(now.gap, now.missed) < 0.9 * max(best.gap, best.missed) or number < 3
         idle = 0 if better else idle + 1
         best = now if better or solved else best
+        ready = not asked and max(best.gap, best.missed) <= EARLY
+        asked = asked or ready
         sharp = solved and (now.gap <= SHARP or length < 0.5)
-        if sharp or idle > STALLED or search.out_of_time:
+        if sharp or idle > STALLED or not watch(number + 1, best, ready):
             break
-        if not asked and max(best.gap, best.missed) <= EARLY:
-            asked = True
-            if not go_on(_as_before(best, order, place)):
-                break
-    return _as_before(best, order, place)
+    return best
 
 
 def _reordered(problem: PairProblem, columns: Columns) -> tuple[PairProblem, Int, Int]:

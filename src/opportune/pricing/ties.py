@@ -10,13 +10,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune.errors import SolverError
 from opportune.model.loss import LossInstance
 from opportune.pricing.demand import Demand
+from opportune.pricing.least_squares import least_squares_weights
 from opportune.pricing.lp import Program, least_squares
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Int = NDArray[np.int64]
+
+SMALL = 2_000
+"""Permitted pairs up to which PIQP is asked first; the barrier solves the rest."""
 
 CLEAN = 1e-11
 """Weights below it are 0: what an interior point leaves on a server that is not used."""
@@ -43,6 +48,20 @@ def least_squares_rates(
     Raises:
         SolverError: If the signs admit no feasible rates.
     """
+    if int(instance.allowed.sum()) <= SMALL:
+        try:
+            return _by_piqp(instance, demand, index, slack)
+        except SolverError:
+            pass  # it gives up on some degenerate programs
+    weight, free = least_squares_weights(instance, demand, index, slack)
+    weight[weight < CLEAN] = 0.0
+    weight *= instance.arrival_rate[:, None]
+    return weight, free
+
+
+def _by_piqp(
+    instance: LossInstance, demand: Demand, index: Float, slack: Bool
+) -> tuple[Float, Float]:
     used = instance.arrival_rate > 0
     positive = (index > 0) & used[:, None]
     tie_type, tie_server = np.nonzero((index == 0) & used[:, None] & instance.allowed)
