@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -41,18 +42,41 @@ def test_the_published_instances_at_load_08(name: str, want: float) -> None:
     assert exact_blocking(catalog_instance(name, 0.8)) == pytest.approx(want, abs=5e-5)
 
 
-def test_it_is_the_long_run_share_of_dropped_tasks() -> None:
-    """Three chains, 2 million steps each, within 5 standard errors of twenty parts."""
-    rng = np.random.default_rng(1)
-    for servers, k, mean in ((5, 2, 6.0), (4, 1, 3.0), (9, 3, 12.0)):
-        instance = loss_instance(rng.random((3, servers)), [0.1, 0.2, 0.1], Geometric(mean), k)
-        plan = list_plan("x", instance, instance.match_reward, np.arange(servers))
-        shares = []
-        for replication in range(20):
-            (trace,) = simulate_plans(instance, [plan], Run(100_000, 1_000, 1, replication))
-            shares.append(trace.blocked.sum() / trace.arrived.sum())
-        error = np.std(shares, ddof=1) / math.sqrt(20)
-        assert abs(np.mean(shares) - exact_blocking(instance)) < 5 * error
+@pytest.mark.parametrize("number", range(10))
+def test_it_is_the_long_run_share_of_dropped_tasks(number: int) -> None:
+    """Ten random instances, k = 1, 2, 3: 4 million steps, within 3 standard errors of 20 parts.
+
+    By Student's law with 19 degrees a right value is this far off once in 135; the seed is fixed.
+    """
+    rng = np.random.default_rng(100 + number)
+    k, exact = 1 + number % 3, 0.0
+    while exact < 0.005:  # enough dropped tasks to count
+        servers, mean = int(rng.integers(3, 13)), 2.0 + 15 * rng.random()
+        rate = rng.random(3)
+        instance = loss_instance(rng.random((3, servers)), rate / rate.sum(), Geometric(mean), k)
+        instance = instance.with_load(min(0.3 + 0.6 * rng.random(), 0.95 * instance.load))
+        exact = exact_blocking(instance) or 0.0
+    plan = list_plan("x", instance, instance.match_reward, np.arange(servers))
+    shares = []
+    for replication in range(20):
+        (trace,) = simulate_plans(instance, [plan], Run(200_000, 1_000, 1, replication))
+        shares.append(trace.blocked.sum() / trace.arrived.sum())
+    assert abs(np.mean(shares) - exact) < 3 * np.std(shares, ddof=1) / math.sqrt(20)
+
+
+@pytest.mark.parametrize(("servers", "k"), [(4, 1), (9, 1), (9, 2), (9, 3)])
+def test_erlang_b_is_approached_as_the_step_shrinks(servers: int, k: int) -> None:
+    """With a step h times shorter the distance to Erlang-B falls about h times, to 1e-4."""
+    distance = []
+    for finer in (1, 10, 100, 1000):
+        instance = equal_servers(servers, 0.4 / finer, Geometric(8.0 * finer), k)
+        exact, limit = exact_blocking(instance), erlang_b(instance)
+        assert exact is not None
+        assert limit is not None
+        distance.append(abs(exact - limit))
+    ratios = [one / next_one for one, next_one in itertools.pairwise(distance)]
+    assert ratios[-1] == pytest.approx(10, rel=0.02)
+    assert distance[-1] < 1e-4
 
 
 def test_a_certain_duration_is_another_chain() -> None:

@@ -13,13 +13,14 @@ static L: measured on Low-rank (D = 43) I alone loses up to .17 % to LAG, the me
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, OverloadError, Problem
 from opportune.kernels.allocate import PlanTables
+from opportune.kernels.group import GroupTables
 from opportune.model.duration import Geometric
 from opportune.model.loss import LossInstance
 from opportune.policies.base import Plan
@@ -31,6 +32,7 @@ from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
 
 Float = NDArray[np.float64]
+SomeTables = TypeVar("SomeTables", PlanTables, GroupTables)
 
 FEW_STATES = 2_000
 """Ties are evaluated exactly up to this many states."""
@@ -109,6 +111,14 @@ def resolved(instance: LossInstance, index: Float) -> PlanTables:
     forward, backward = (headcount_list(index, way, unit) for way in (pi, -pi))
     if np.array_equal(forward.order, backward.order):
         return forward
+    return better_of(instance, forward, backward)
+
+
+def better_of(instance: LossInstance, forward: SomeTables, backward: SomeTables) -> SomeTables:
+    """Of two plans that differ in their ties, the one worth more on the memoryless twin.
+
+    The first where they are equal, or where the twin has too many states to tell.
+    """
     twin = memoryless_twin(instance)
     try:
         values = [exact_value(twin, one, FEW_STATES).value for one in (forward, backward)]

@@ -19,14 +19,12 @@ from opportune.model.loss import LossInstance
 from opportune.policies.base import Plan
 from opportune.policies.levels import tie_levels
 from opportune.policies.loss.headcount import (
-    FEW_STATES,
-    memoryless_twin,
+    better_of,
     not_applicable,
     prices_for,
     resolved,
 )
 from opportune.policies.loss.lag import tie_order
-from opportune.pricing.evaluation import exact_value
 from opportune.pricing.headcount import surrogate_note
 from opportune.pricing.headcount_groups import GroupPrices, group_prices
 from opportune.pricing.relaxation import Relaxation
@@ -88,12 +86,7 @@ def _resolved(instance: LossInstance, prices: GroupPrices) -> GroupTables:
     forward, backward = (_ranked(instance, prices, way) for way in (group_pi, -group_pi))
     if np.array_equal(forward.rank, backward.rank):
         return forward
-    twin = memoryless_twin(instance)
-    try:
-        values = [exact_value(twin, one, FEW_STATES).value for one in (forward, backward)]
-    except InputError:
-        return forward
-    return backward if values[1] > values[0] * (1 + 1e-9) else forward
+    return better_of(instance, forward, backward)
 
 
 def _ranked(instance: LossInstance, prices: GroupPrices, tie_break: Int) -> GroupTables:

@@ -29,7 +29,7 @@ from opportune.experiments.papers.headcount.measurements import (
     solver_row,
 )
 from opportune.experiments.papers.lag import page as lag_page
-from opportune.experiments.papers.lag.drawing import png, svg
+from opportune.experiments.papers.lag.drawing import png
 from opportune.experiments.papers.lag.figures import Picture
 from opportune.experiments.papers.lag.instances import available
 from opportune.experiments.papers.lag.storing import csv_bytes, put
@@ -147,10 +147,12 @@ def _page(made: dict[str, list[Row]], pictures: Sequence[Picture], notes: Sequen
     parts = [
         page.element("p", headline(made["cells"]), class_="headline"),
         *(page.element("p", note) for note in notes),
-        page.section(pictures[0].title, [_figure(pictures[0]), *_cell_tables(made["cells"])]),
+        page.section(
+            pictures[0].title, [lag_page.figure(pictures[0]), *_cell_tables(made["cells"])]
+        ),
         page.section("Solving HC-LP", [_solver_table(made["solver"])]),
         page.section("Deterministic durations", [_pathwise_table(made["pathwise"])]),
-        page.section(pictures[1].title, [_figure(pictures[1]), _auto_table(made["auto"])]),
+        page.section(pictures[1].title, [lag_page.figure(pictures[1]), _auto_table(made["auto"])]),
     ]
     style = files("opportune.experiments").joinpath("report.css").read_text(encoding="utf-8")
     shell = files("opportune.experiments.papers.lag").joinpath("page.html")
@@ -162,31 +164,6 @@ def _page(made: dict[str, list[Row]], pictures: Sequence[Picture], notes: Sequen
         version=__version__,
         body=page.joined(parts),
     )
-
-
-def _figure(picture: Picture) -> Html:
-    plots = [
-        page.element(
-            "div",
-            page.joined(
-                [
-                    page.element("h3", one.title),
-                    page.element(
-                        "div",
-                        svg(one, f"{picture.name}-{place}"),
-                        class_="plot",
-                        role="img",
-                        aria_label=one.text,
-                    ),
-                ]
-            ),
-            class_="panel",
-        )
-        for place, one in enumerate(picture.panels)
-    ]
-    inside = page.element("div", page.joined(plots), class_=f"panels by-{picture.columns}")
-    caption = page.element("figcaption", picture.caption)
-    return page.element("figure", page.joined([inside, caption]))
 
 
 def _cell_tables(rows: Sequence[Row]) -> list[Html]:

@@ -85,10 +85,10 @@ def _section(pictures: Mapping[str, Picture], name: str, *more: Html) -> Html:
     """A picture and the tables that belong to it; nothing if there is no such picture."""
     if name not in pictures:
         return Html("")
-    return page.section(pictures[name].title, [_figure(pictures[name]), *more])
+    return page.section(pictures[name].title, [figure(pictures[name]), *more])
 
 
-def _figure(picture: Picture) -> Html:
+def figure(picture: Picture) -> Html:
     """The panels side by side where there is room, each with its text for a screen reader."""
     plots = [
         page.element(
