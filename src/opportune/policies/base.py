@@ -14,7 +14,8 @@ import importlib
 import pkgutil
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, ClassVar, Protocol, runtime_checkable
+from types import ModuleType
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -208,9 +209,18 @@ def check_plan(plan: Plan, instance: LossInstance) -> None:
 @cache
 def loss_policies_by_id() -> dict[str, LossPolicy]:
     """Every policy of ``policies/loss/`` by id, in the order of their ``rank``, then id."""
-    found: dict[str, LossPolicy] = {}
-    for module_info in pkgutil.iter_modules(loss_policies.__path__):
-        module = importlib.import_module(f"{loss_policies.__name__}.{module_info.name}")
+    return discovered(loss_policies)
+
+
+def discovered(package: ModuleType) -> dict[str, Any]:
+    """A value of every class with an ``id`` in a package's modules, by ``rank``, then id.
+
+    Raises:
+        InputError: If two of them have the same id.
+    """
+    found: dict[str, Any] = {}
+    for module_info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{module_info.name}")
         for value in vars(module).values():
             if (
                 isinstance(value, type)
