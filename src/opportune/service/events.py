@@ -1,0 +1,305 @@
+"""What happened in a pool, once and for all: the journal's records.
+
+An event holds everything that ``applying.apply`` needs; nothing is decided again when it is read
+back. Servers and task types stand in it by name. Fields may be added with a default, never
+renamed or removed: old journals stay readable (unknown fields are ignored).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from opportune.service.resources import (
+    PlanDocument,
+    PoolSettings,
+    ScoreRow,
+    ServerSettings,
+    TaskTypeSettings,
+)
+
+
+class Event(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True, gc=False):
+    """Base of all events.
+
+    Attributes:
+        time: When, in seconds; never before an earlier event of the pool.
+    """
+
+    time: float
+
+
+class PoolPut(Event, frozen=True):
+    """The pool was created, or its settings changed."""
+
+    pool: str
+    settings: PoolSettings
+
+
+class TaskTypePut(Event, frozen=True):
+    """A task type was created or changed."""
+
+    settings: TaskTypeSettings
+
+
+class ServerPut(Event, frozen=True):
+    """A server was added or changed."""
+
+    settings: ServerSettings
+    generation: int
+
+
+class ServerRemoved(Event, frozen=True):
+    """A server left the pool; its open slots are no longer its own."""
+
+    server: str
+
+
+class ServerSeen(Event, frozen=True):
+    """A heartbeat of a server."""
+
+    server: str
+
+
+class ServerSilent(Event, frozen=True):
+    """A server gave no heartbeat for too long: it gets no offers until the next one."""
+
+    server: str
+
+
+class QuarantineStarted(Event, frozen=True):
+    """A server gets no offers until ``until``."""
+
+    server: str
+    until: float
+
+
+class QuarantineEnded(Event, frozen=True):
+    """A server may be offered tasks again; ``cleared`` if somebody said so."""
+
+    server: str
+    cleared: bool = False
+
+
+class ScoresPut(Event, frozen=True):
+    """Match rewards changed; ``version`` counts these changes."""
+
+    version: int
+    rows: list[ScoreRow]
+    replace: bool
+
+
+class PlanPut(Event, frozen=True):
+    """A plan was stored."""
+
+    plan: PlanDocument
+
+
+class PlanActivated(Event, frozen=True):
+    """A plan is in force from now; ``rollback`` if it was before the one that it replaces."""
+
+    plan: str
+    rollback: bool = False
+
+
+class TaskCreated(Event, frozen=True):
+    """A task came in and is decided on next. ``external`` is its caller's name for it."""
+
+    task: int
+    task_type: str
+    k: int
+    deadline: float
+    external: str | None = None
+    fingerprint: bytes = b""
+    pins: list[str] = []
+    conflicts: list[str] = []
+    context: dict[str, Any] = {}
+    priority: float = 0.0
+
+
+class Pick(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A server in a decision, and what its choice was worth.
+
+    Attributes:
+        server: Its name.
+        score: Match reward; None if the pool has none for the pair.
+        index: What the plan orders by.
+        opportunity_cost: l_v + E[D_v] q_r in reward; None without prices.
+        capacity_price: q_r in reward per second; None without prices.
+        propensity: Probability of this pick, given the free servers and the picks before it; for
+            a server that was not picked 0.
+    """
+
+    server: str
+    score: float | None = None
+    index: float | None = None
+    opportunity_cost: float | None = None
+    capacity_price: float | None = None
+    propensity: float = 0.0
+
+
+class Exclusion(Struct, frozen=True, gc=False):
+    """A server that the plan would have taken before the last pick, and why it was not."""
+
+    server: str
+    reason: str
+
+
+class Reasons(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """Why a decision came out as it did, in bounded form.
+
+    Attributes:
+        plan: Id of the plan that ordered the servers, None in a fallback without one.
+        rule: ``list``, ``list-ties``, ``weights`` or ``pins``.
+        degraded: Why no fresh plan was used; empty if one was.
+        demand_price: l_v in reward; None without prices.
+        mean_duration: E[D_v] in seconds that the cost counts with.
+        n_permitted: Servers that the task's type permits.
+        n_free: Those of them that were free for this task.
+        headcount: Tasks in service (busy slots over k) as the plan sees it.
+        draws: 32-bit fractions that ties and samples were resolved with.
+        alternates: Who would have been next, best first.
+        excluded: Who stood before the last pick in the plan's order and was not free.
+    """
+
+    plan: str | None = None
+    rule: str = "list"
+    degraded: str = ""
+    demand_price: float | None = None
+    mean_duration: float | None = None
+    n_permitted: int = 0
+    n_free: int = 0
+    headcount: int = 0
+    draws: list[int] = []
+    alternates: list[Pick] = []
+    excluded: list[Exclusion] = []
+
+
+class Offered(Event, frozen=True):
+    """A decision: servers were picked for a task, at first or to fill up.
+
+    Attributes:
+        decision: Its number.
+        task: The task's.
+        lease: Fencing token of these slots, and from now on the assignment's.
+        picks: The servers.
+        accepted: Whether they hold it at once (``auto_accept``).
+        until: When the offer, or the lease, is over.
+    """
+
+    decision: int
+    task: int
+    lease: int
+    picks: list[Pick]
+    why: Reasons
+    accepted: bool
+    until: float
+
+
+class TaskDropped(Event, frozen=True):
+    """A decision: too few servers were free, the task is gone. Drops are data."""
+
+    decision: int
+    task: int
+    why: Reasons
+    expected_free: float | None = None
+
+
+class ServersReserved(Event, frozen=True):
+    """Free servers are kept for a task that has waited for too long."""
+
+    task: int
+    servers: list[str]
+
+
+class SlotsMoved(Event, frozen=True):
+    """Slots of an assignment changed their state.
+
+    Attributes:
+        task: The task's number.
+        servers: Whose slots.
+        state: ``accepted``, ``declined``, ``timed_out``, ``rescinded``, ``wrapping``,
+            ``completed``, ``failed``, ``lost`` or ``released``.
+        until: When the lease or the wrap-up is over, for ``accepted`` and ``wrapping``.
+        reason: What was said.
+    """
+
+    task: int
+    servers: list[str]
+    state: str
+    until: float = 0.0
+    reason: str = ""
+
+
+class LeaseExtended(Event, frozen=True):
+    """A heartbeat of an assignment."""
+
+    task: int
+    until: float
+
+
+class TaskStarted(Event, frozen=True):
+    """A task begins with fewer servers than k: as many as ``min_servers`` have accepted."""
+
+    task: int
+
+
+class TaskEnded(Event, frozen=True):
+    """A task that holds no slot any more ended as ``expired``, ``cancelled`` or ``failed``."""
+
+    task: int
+    state: str
+
+
+class OutcomeReported(Event, frozen=True):
+    """What came of an assignment; replaces what was reported with a lower revision."""
+
+    task: int
+    value: float | None
+    server: str | None = None
+    revision: int = 0
+    late: bool = False
+
+
+AnyEvent = (
+    PoolPut
+    | TaskTypePut
+    | ServerPut
+    | ServerRemoved
+    | ServerSeen
+    | ServerSilent
+    | QuarantineStarted
+    | QuarantineEnded
+    | ScoresPut
+    | PlanPut
+    | PlanActivated
+    | TaskCreated
+    | Offered
+    | TaskDropped
+    | ServersReserved
+    | SlotsMoved
+    | LeaseExtended
+    | TaskStarted
+    | TaskEnded
+    | OutcomeReported
+)
+"""Every event, as a tagged union."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent)
+
+
+def encode(event: Event) -> bytes:
+    """A journal record."""
+    return _ENCODER.encode(event)
+
+
+def decode(record: bytes) -> AnyEvent:
+    """The event of a journal record.
+
+    Raises:
+        msgspec.DecodeError: If it is none (``ValidationError`` is a subclass).
+    """
+    return _DECODER.decode(record)

@@ -1,0 +1,232 @@
+"""From a pool to the order of its servers: the active plan, or what stands in for one.
+
+Order of fallback (by task type): the active plan, however old; a plan priced from the priors; the
+servers by score, ties at random; any servers. Servers that a plan does not know follow its own, by
+score. All of it is work-conserving: every permitted server is in the order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTables
+from opportune.kernels.live import explained_of
+from opportune.policies.base import EQUAL
+from opportune.service.resources import PlanDocument, TaskTypeSettings
+from opportune.service.routing import GREEDY, PRIORS, RANDOM, Routing
+from opportune.service.state import Server, State
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _KnownPlan:
+    """A plan's arrays, and its numbering in the pool's: -1 for what the pool does not have."""
+
+    document: PlanDocument
+    order: NDArray[np.uint32]
+    level: NDArray[np.int32]
+    n_allowed: NDArray[np.int32]
+    weight: Float
+    index: Float
+    server: Int
+    task_type: dict[str, int]
+    degraded: str
+
+
+@dataclass
+class _Rows:
+    """The routing's arrays while they are filled, (V, R) or (V, H, R)."""
+
+    order: NDArray[np.uint32]
+    level: NDArray[np.int32]
+    weight: Float
+    index: Float
+    cost: Float
+    capacity_price: Float
+    demand_price: Float
+    mean_duration: Float
+    rules: set[int]
+
+
+def routing_of(state: State) -> Routing:
+    """The pool's routing, from memory or built anew."""
+    if state.routing is None:
+        state.routing = _build(state)
+    return state.routing
+
+
+def permitted(state: State) -> NDArray[np.bool_]:
+    """(V, R) which server may serve which type: it is there, eligible and scored."""
+    n_types, n_servers = len(state.types), len(state.servers)
+    allowed = np.zeros((n_types, n_servers), dtype=np.bool_)
+    score = state.score[:n_types, :n_servers]
+    forbid = state.settings is not None and state.settings.missing_score == "forbid"
+    for v, settings in enumerate(state.types):
+        allowed[v] = [_is_eligible(settings, server) for server in state.servers]
+        scored = ~np.isnan(score[v])
+        if forbid and scored.any():
+            allowed[v] &= scored
+    return allowed
+
+
+def _is_eligible(settings: TaskTypeSettings, server: Server) -> bool:
+    own = server.settings
+    return (
+        server.present
+        and (settings.eligible is None or own.id in settings.eligible)
+        and all(own.attributes.get(name) in values for name, values in settings.requires.items())
+    )
+
+
+def _build(state: State) -> Routing:
+    n_types, n_servers = len(state.types), len(state.servers)
+    allowed = permitted(state)
+    known = state.score[:n_types, :n_servers].copy()
+    scored: NDArray[np.bool_] = np.any(~np.isnan(known), axis=1)
+    score = np.where(np.isnan(known) & scored[:, None], 0.0, known)
+    plans = _plans(state)
+    levels = max([plan.order.shape[1] for plan in plans], default=1)
+    rows = _empty_rows(n_types, levels, n_servers)
+    chosen: list[str | None] = []
+    degraded: list[str] = []
+    for v, settings in enumerate(state.types):
+        plan = next((plan for plan in plans if settings.id in plan.task_type), None)
+        if plan is None:
+            order, level = _by_score(allowed[v], score[v])
+            rows.order[v, :, : len(order)] = order
+            rows.level[v, :, : len(order)] = level
+            rows.index[v] = score[v]
+            rows.rules.add(PRIORITY_TIES)
+            degraded.append(GREEDY if scored[v] else RANDOM)
+        else:
+            _follow(plan, v, plan.task_type[settings.id], (allowed[v], score[v]), rows)
+            degraded.append(plan.degraded)
+        chosen.append(None if plan is None else plan.document.id)
+    rule = max(rows.rules, default=PRIORITY)
+    n_permitted = allowed.sum(axis=1)
+    return Routing(
+        tables=PlanTables(
+            order=rows.order,
+            level=rows.level,
+            n_allowed=n_permitted.astype(np.int32),
+            weight=rows.weight if rule == SAMPLE else np.zeros((n_types, 0)),
+            rule=rule,
+        ),
+        score=score,
+        index=rows.index,
+        cost=rows.cost,
+        capacity_price=rows.capacity_price,
+        demand_price=rows.demand_price,
+        mean_duration=rows.mean_duration,
+        allowed=allowed,
+        n_permitted=n_permitted.tolist(),
+        plan=chosen,
+        degraded=degraded,
+        explained=explained_of(n_servers),
+    )
+
+
+def _empty_rows(n_types: int, levels: int, n_servers: int) -> _Rows:
+    pairs = (n_types, n_servers)
+    return _Rows(
+        order=np.zeros((n_types, levels, n_servers), dtype=np.uint32),
+        level=np.zeros((n_types, levels, n_servers), dtype=np.int32),
+        weight=np.zeros(pairs),
+        index=np.full(pairs, np.nan),
+        cost=np.full(pairs, np.nan),
+        capacity_price=np.full(pairs, np.nan),
+        demand_price=np.full(n_types, np.nan),
+        mean_duration=np.full(n_types, np.nan),
+        rules=set(),
+    )
+
+
+def _plans(state: State) -> list[_KnownPlan]:
+    """The active plan, then the latest one priced from the priors."""
+    found = []
+    active = state.active_plan
+    if active is not None:
+        found.append(_known(state, active, PRIORS if active.source == "priors" else ""))
+    priors = [plan for plan in state.plans.values() if plan.source == "priors"]
+    if priors and priors[-1] is not active:
+        found.append(_known(state, priors[-1], PRIORS))
+    return found
+
+
+def _known(state: State, plan: PlanDocument, degraded: str) -> _KnownPlan:
+    server = [state.server_index.get(name, -1) for name in plan.servers]
+    return _KnownPlan(
+        document=plan,
+        order=plan.order.numpy(),
+        level=plan.level.numpy(),
+        n_allowed=plan.n_allowed.numpy(),
+        weight=plan.weight.numpy(),
+        index=plan.index.numpy(),
+        server=np.array(server, dtype=np.int64),
+        task_type={name: v for v, name in enumerate(plan.task_types)},
+        degraded=degraded,
+    )
+
+
+def _by_score(allowed: NDArray[np.bool_], score: Float) -> tuple[Int, Int]:
+    """Permitted servers by score descending, equal ones tied; without scores all tied."""
+    servers = np.flatnonzero(allowed)
+    value = np.nan_to_num(score[servers], nan=0.0)
+    by_value = np.argsort(-value, kind="stable")
+    ordered = value[by_value]
+    apart = ordered[1:] < ordered[:-1] - EQUAL * np.abs(ordered[:-1])
+    level = np.concatenate([[0], np.cumsum(apart)])[: len(servers)]
+    return servers[by_value], level
+
+
+def _follow(
+    plan: _KnownPlan,
+    v: int,
+    own: int,
+    pairs: tuple[NDArray[np.bool_], Float],
+    rows: _Rows,
+) -> None:
+    """Fill row v by row ``own`` of a plan; ``pairs`` is (allowed (R,), score (R,)) of type v."""
+    allowed, score = pairs
+    document = plan.document
+    listed = plan.server >= 0
+    servers = plan.server[listed]
+    rows.index[v, servers] = np.where(
+        np.isfinite(plan.index[own, listed]), plan.index[own, listed], np.nan
+    )
+    if document.capacity_price:
+        price = np.array(document.capacity_price)[listed]
+        mean, demand_price = document.mean_duration[own], document.demand_price[own]
+        rows.capacity_price[v, servers] = price
+        rows.cost[v, servers] = demand_price + mean * price
+        rows.demand_price[v], rows.mean_duration[v] = demand_price, mean
+    if document.rule == SAMPLE:
+        rows.weight[v, servers] = plan.weight[own, listed]
+    rows.rules.add(document.rule)
+    n = int(plan.n_allowed[own])
+    for h in range(rows.order.shape[1]):
+        at = min(h, plan.order.shape[1] - 1)
+        if h > at:
+            rows.order[v, h], rows.level[v, h] = rows.order[v, at], rows.level[v, at]
+            continue
+        order = plan.server[plan.order[own, at, :n]]
+        kept = order >= 0
+        kept[kept] = allowed[order[kept]]
+        level = np.arange(n) if document.rule == PRIORITY else plan.level[own, at, :n]
+        order, level = order[kept], level[kept]
+        if len(order) < int(allowed.sum()):
+            rest = allowed.copy()
+            rest[order] = False
+            others, their_level = _by_score(rest, score)
+            order = np.concatenate([order, others])
+            above = int(level[-1]) + 1 if len(level) else 0
+            level = np.concatenate([level, above + their_level])
+            if len(np.unique(their_level)) < len(their_level):
+                rows.rules.add(PRIORITY_TIES)
+        rows.order[v, h, : len(order)] = order
+        rows.level[v, h, : len(order)] = level

@@ -1,0 +1,73 @@
+"""Refusals: raised by a handler before anything happened, told by the engine as a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from opportune.service.answers import Code, Complaint
+from opportune.service.naming import ASSIGNMENT, DECISION, TASK, number_in
+from opportune.service.state import State, Task
+
+
+class Refused(Exception):  # noqa: N818 - it never leaves the engine
+    """A command is not carried out."""
+
+    def __init__(
+        self, code: Code, field: str, detail: str, remedy: str = "", body: Any = None
+    ) -> None:
+        super().__init__(detail)
+        self.complaint = Complaint(code=code, field=field, detail=detail, remedy=remedy, body=body)
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What a handler found; the body is built when the turn is over."""
+
+    body: Callable[[], Any]
+    problem: Complaint | None = None
+    created: bool = False
+    waiting: bool = False
+    repeated: bool = False
+
+
+def nothing() -> None:
+    """The body of an answer without one."""
+    return None
+
+
+def task_named(state: State, name: str, letters: str, field: str) -> Task:
+    """The task of a task's, assignment's or decision's name.
+
+    Raises:
+        Refused: If there is none (any more).
+    """
+    number = number_in(name, state.pool, letters)
+    task: Task | None = None
+    if number is not None and name.rpartition(".")[2][0] == DECISION:
+        task = next((one for one in state.tasks.values() if number in one.decisions), None)
+    elif number is not None:
+        task = state.tasks.get(number)
+    if task is None or (name.rpartition(".")[2][0] == ASSIGNMENT and not task.slots):
+        kinds = {TASK: "task", ASSIGNMENT: "assignment", DECISION: "decision"}
+        what = " or ".join(kinds[letter] for letter in letters)
+        raise Refused(
+            "not-found",
+            field,
+            f"there is no {what} {name!r} in pool {state.pool!r}",
+            "it never existed, or it is over and was forgotten (see the pool's `retain`)",
+        )
+    return task
+
+
+def server_named(state: State, name: str) -> int:
+    """The index of a server that is or was in the pool.
+
+    Raises:
+        Refused: If there never was one.
+    """
+    r = state.server_index.get(name)
+    if r is None:
+        raise Refused("not-found", "server", f"there is no server {name!r} in {state.pool!r}")
+    return r
