@@ -16,7 +16,7 @@ LAYERS = (
     ("pricing", "learning"),
     ("policies",),
     ("simulate",),
-    ("experiments", "service", "client"),
+    ("experiments", "service", "client", "router"),
     ("cli",),
     ("__main__",),
 )

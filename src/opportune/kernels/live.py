@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opportune.kernels.allocate import PRIORITY, SAMPLE, PlanTables, Task, pick
 from opportune.kernels.jit import jit
+from opportune.kernels.streams import CHOICE, words
 
 N_NEXT = 3
 """Servers that are listed beside the picks: who would be next, and who stood before."""
@@ -130,6 +131,22 @@ def _tie_propensities(
                     if tables.order[v, h, position] == picks[j]:
                         explained.propensity[j] = m / n
         start = stop
+
+
+@jit
+def draw_words(
+    key: tuple[np.uint64, np.uint64], first: np.uint64, drawn: NDArray[np.uint32]
+) -> None:
+    """Fill ``drawn`` (4 n) with words first, first + 1, ... of the stream of choices of a key.
+
+    ``first`` must be a multiple of 4. They are those that a simulation of the same key draws.
+    """
+    for i in range(0, drawn.shape[0], 4):
+        w0, w1, w2, w3 = words(key, CHOICE, (first + np.uint64(i)) >> np.uint64(2))
+        drawn[i] = w0
+        drawn[i + 1] = w1
+        drawn[i + 2] = w2
+        drawn[i + 3] = w3
 
 
 def explained_of(n_servers: int) -> Explained:

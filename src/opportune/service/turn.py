@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.kernels.streams import CHOICE, words
+from opportune.kernels.live import draw_words
 from opportune.service.applying import apply
 from opportune.service.events import Event
 from opportune.service.resources import PoolSettings
@@ -27,7 +27,17 @@ class Turn:
         freed: Servers (indices) that got a slot free and were not looked at yet.
     """
 
-    __slots__ = ("_at", "_blocks", "_given", "events", "freed", "now", "settings", "state")
+    __slots__ = (
+        "_at",
+        "_extended",
+        "_given",
+        "_key",
+        "events",
+        "freed",
+        "now",
+        "settings",
+        "state",
+    )
 
     def __init__(self, state: State, settings: PoolSettings, now: float, draws: Words) -> None:
         self.state = state
@@ -37,7 +47,9 @@ class Turn:
         self.freed: list[int] = []
         self._given = np.array(draws, dtype=np.uint32)
         self._at = 0
-        self._blocks = 0
+        self._extended = 0
+        first = [*self._given[:3].tolist(), 0, 0, 0]
+        self._key = np.uint64(first[0] | first[1] << 32), np.uint64(first[2])
 
     def emit(self, event: Event) -> None:
         """Something happened."""
@@ -53,16 +65,8 @@ class Turn:
         return drawn.reshape(1, n)
 
     def _extend(self, n: int) -> None:
-        first = [int(word) for word in self._given[:4]] + [0] * 4
-        key = (
-            np.uint64(first[0] | first[1] << 32),
-            np.uint64(first[2]),
-        )
-        more: list[int] = []
-        while len(more) < n:
-            more += [int(w) for w in words(key, CHOICE, np.uint64(self._blocks))]
-            self._blocks += 1
-        left = self._given[self._at :]
-        head = self._given[:4]  # the key stays where it is looked for
-        self._given = np.concatenate([head, left, np.array(more, dtype=np.uint32)])
-        self._at = len(head)
+        more = np.empty(n + -n % 4, dtype=np.uint32)
+        draw_words(self._key, np.uint64(self._extended), more)
+        self._extended += len(more)
+        self._given = np.concatenate([self._given[self._at :], more])
+        self._at = 0

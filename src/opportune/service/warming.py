@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from opportune.kernels.allocate import PRIORITY, PlanTables, Task
-from opportune.kernels.live import explained_of, pick_explained
-from opportune.kernels.streams import CHOICE, words
+from opportune.kernels.live import draw_words, explained_of, pick_explained
 
 
 def warm_up() -> None:
@@ -21,4 +20,4 @@ def warm_up() -> None:
     closed = np.zeros(1, dtype=np.int64)
     choice = np.zeros((1, 1), dtype=np.uint32)
     pick_explained(tables, closed, Task(0, 0, 0, 1), choice, explained_of(1))
-    words((np.uint64(0), np.uint64(0)), CHOICE, np.uint64(0))
+    draw_words((np.uint64(0), np.uint64(0)), np.uint64(0), np.zeros(4, dtype=np.uint32))
