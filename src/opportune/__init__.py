@@ -24,21 +24,28 @@ if TYPE_CHECKING:
         SolverError,
     )
     from opportune.experiments.comparison import compare
+    from opportune.experiments.day import compare_day
     from opportune.experiments.settings import Settings
     from opportune.model.catalog import catalog
+    from opportune.model.day import Day
     from opportune.model.duration import Deterministic, Empirical, Geometric
-    from opportune.model.files import load_instance
+    from opportune.model.files import load_day, load_instance
     from opportune.model.loss import LossInstance, loss_instance
-    from opportune.model.saving import save_instance
+    from opportune.model.saving import save_day, save_instance
     from opportune.policies.base import Plan, check_policy
     from opportune.pricing.demand import Demand
+    from opportune.pricing.gears import certified_prices
     from opportune.pricing.occupancy import price
     from opportune.pricing.relaxation import Relaxation
+    from opportune.pricing.search import Stop
+    from opportune.pricing.warm import replan
+    from opportune.router import Router
     from opportune.simulate.loss import Run, simulate_plans
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Day",
     "Demand",
     "Deterministic",
     "Empirical",
@@ -51,21 +58,29 @@ __all__ = [
     "Plan",
     "Problem",
     "Relaxation",
+    "Router",
     "Run",
     "Settings",
     "SolverError",
+    "Stop",
     "__version__",
     "catalog",
+    "certified_prices",
     "check_policy",
     "compare",
+    "compare_day",
+    "load_day",
     "load_instance",
     "loss_instance",
     "price",
+    "replan",
+    "save_day",
     "save_instance",
     "simulate_plans",
 ]
 
 _MODULES = {
+    "Day": "opportune.model.day",
     "Demand": "opportune.pricing.demand",
     "Deterministic": "opportune.model.duration",
     "Empirical": "opportune.model.duration",
@@ -78,15 +93,22 @@ _MODULES = {
     "Plan": "opportune.policies.base",
     "Problem": "opportune.errors",
     "Relaxation": "opportune.pricing.relaxation",
+    "Router": "opportune.router",
     "Run": "opportune.simulate.loss",
     "Settings": "opportune.experiments.settings",
     "SolverError": "opportune.errors",
+    "Stop": "opportune.pricing.search",
     "catalog": "opportune.model.catalog",
+    "certified_prices": "opportune.pricing.gears",
     "check_policy": "opportune.policies.base",
     "compare": "opportune.experiments.comparison",
+    "compare_day": "opportune.experiments.day",
+    "load_day": "opportune.model.files",
     "load_instance": "opportune.model.files",
     "loss_instance": "opportune.model.loss",
     "price": "opportune.pricing.occupancy",
+    "replan": "opportune.pricing.warm",
+    "save_day": "opportune.model.saving",
     "save_instance": "opportune.model.saving",
     "simulate_plans": "opportune.simulate.loss",
 }

@@ -153,11 +153,6 @@ def test_every_key_of_an_instance_file_is_in_a_table(title: str) -> None:
     assert told == set(KEYS[title])
 
 
-def test_reserved_keys_are_named() -> None:
-    told = section(page("instance-files.md"), "Keys")
-    assert all(f"`{key}`" in told for key in description.RESERVED)
-
-
 # -------------------------------------------------------------------------------- python.md
 
 

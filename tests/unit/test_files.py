@@ -99,12 +99,10 @@ def test_rates_and_shares_together_are_refused(write_instance: Write) -> None:
         ("k = 3", "Did you mean 'servers_per_task'?"),
         ("Allowed = [[true]]", "Did you mean 'allowed'?"),
         ("load = 0.7", "load: given; expected no such key. Leave it out and give --load"),
-        ("profile = [1]", "profile: given; expected nothing: it is not supported yet"),
-        ("availability = 1", "availability: given; expected nothing: it is not supported yet"),
         ("name = 3", "name: 3; expected printable text"),
     ],
 )
-def test_unknown_and_reserved_keys(write_instance: Write, text: str, problem: str) -> None:
+def test_unknown_keys(write_instance: Write, text: str, problem: str) -> None:
     assert problem in told(write_instance(text))
 
 

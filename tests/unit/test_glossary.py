@@ -78,6 +78,7 @@ def _examples() -> list[Any]:
         [[1.0, 0.5, 0.2], [0.1, 0.4, 0.8]],
         [0.1, 0.05],
         [opportune.Geometric(4.0), opportune.Empirical(np.array([1, 3]), np.array([0.5, 0.5]))],
+        availability=[1.0, 1.0, 0.9],
     )
     plan = loss_policy("greedy").plan(instance)
     return [instance, *instance.duration, plan, opportune.price(instance)]

@@ -21,6 +21,7 @@ COMMANDS = {
     "plan": ("plan:plan", "Price each server's time: plan, rates and a certified bound."),
     "compare": ("compare:compare", "Which policy earns how much of the best possible reward?"),
     "sweep": ("compare:sweep", "The same over several loads, with --report as a page of pictures."),
+    "day": ("day:day", "A day of changing rates and shifts: a plan per period, priced and run."),
     "scale": ("scale:scale", "LAG as the pool grows: copies of each server, random partition."),
     "policies": ("policies:policies", "List the policies."),
     "catalog": ("catalog:catalog", "List the built-in instances."),

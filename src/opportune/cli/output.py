@@ -24,8 +24,13 @@ from opportune.experiments.settings import Progress as ProgressCallback
 command_line: ContextVar[str] = ContextVar("command_line", default="")
 """The command as the user typed it, for the provenance of a report."""
 
-EXTRAS = {"report": "opportune.experiments.report"}
-"""Extra -> the module that needs its packages, imported when it is asked for."""
+EXTRAS = {
+    "report": "opportune.experiments.report",
+    "day": "opportune.experiments.report_day",
+    "queue": "opportune.experiments.queue_report",
+    "fit": "opportune.experiments.fit_report",
+}
+"""Kind of page -> the module that needs the packages of an extra, imported when asked for."""
 
 QUIET_SECONDS = 2.0
 """Work shorter than this shows no progress bar."""
@@ -109,7 +114,19 @@ def progress_bar(doing: str) -> Iterator[ProgressCallback]:
             bar.stop()
 
 
-def report_writer(path: Path | None) -> Callable[[Sequence[Any], str], None]:
+@contextmanager
+def goes_on(folder: Path | None) -> Iterator[None]:
+    """An interrupt inside says that what is finished is kept in the folder, if there is one."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if folder is None:
+            raise
+        told = f"what is finished is kept in {folder}; the same command goes on"
+        raise KeyboardInterrupt(told) from error
+
+
+def report_writer(path: Path | None, kind: str = "report") -> Callable[[Sequence[Any], str], None]:
     """What writes the page with pictures; called before the work, so that a bad path fails early.
 
     Its packages are an extra and imported only here. Without a path it writes nothing.
@@ -123,7 +140,7 @@ def report_writer(path: Path | None) -> Callable[[Sequence[Any], str], None]:
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(Problem("--report", str(path), "a path that ends in .html"))
     try:
-        report = importlib.import_module(EXTRAS["report"])
+        report = importlib.import_module(EXTRAS[kind])
     except ModuleNotFoundError as error:
         if error.name in ("altair", "vl_convert"):
             raise MissingExtraError(error.name, "report", "--report") from error

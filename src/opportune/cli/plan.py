@@ -184,6 +184,7 @@ def _groups(instance: LossInstance) -> list[tuple[str, int]]:
     found: dict[tuple[str, bytes], list[int]] = {}
     for r, name in enumerate(instance.servers):
         column = instance.match_reward[:, r].tobytes() + instance.allowed[:, r].tobytes()
+        column += instance.on_duty[r].tobytes()
         stem = name.rpartition("/")[0] or name
         found.setdefault((stem, column), []).append(r)
     return [

@@ -43,14 +43,16 @@ def bound_at(instance: LossInstance, blocking: Blocking) -> tuple[Bound, Relaxat
     demand = demand_at(instance, blocking)
     relaxation = price(instance, demand)
     needs_b = not demand.at_most
-    proven = not needs_b or blocking.method == "exact"
+    label = "proven" if not needs_b or blocking.method == "exact" else "statistical"
+    if instance.is_part_time:  # what servers finish after their shift is beyond the program
+        label = "surrogate"
     return (
         Bound(
             name=demand.name,
             value=relaxation.dual_value,
             blocking=blocking.value if needs_b else None,
             gap=relaxation.gap,
-            label="proven" if proven else "statistical",
+            label=label,
         ),
         relaxation,
     )

@@ -15,12 +15,14 @@ from opportune.experiments.metrics import half_width
 from opportune.experiments.runs import Runs, run_replications
 from opportune.experiments.settings import Settings
 from opportune.model.loss import LossInstance
+from opportune.model.schedule_entry import Duty, day_of
 from opportune.policies.base import Plan
 from opportune.policies.loss.random import Random
 from opportune.pricing.blocking import erlang_b, exact_blocking, least_blocking
 from opportune.pricing.demand import AT_MOST, Demand
 from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
+from opportune.simulate.day import simulate_day
 
 PILOT = Settings(policies=("random",), steps=200_000, replications=5)
 """The run that estimates B where no chain gives it."""
@@ -60,8 +62,31 @@ def blocking_of(instance: LossInstance, plan: Plan | None = None, seed: int = 1)
         by_type = (exact,) * instance.n_types
         return Blocking(exact, "exact", 0.0, erlang_b(instance), by_type)
     plan = Random().plan(instance) if plan is None else plan
+    if instance.is_part_time:
+        return _blocking_of_days(instance, plan, seed)
     settings = Settings(("random",), PILOT.steps, PILOT.replications, seed)
     return simulated_blocking(instance, run_replications(instance, [plan], settings))
+
+
+def _blocking_of_days(instance: LossInstance, plan: Plan, seed: int) -> Blocking:
+    """B where servers take breaks: on days of one period (``day.breaks_from_share``)."""
+    day = day_of(instance, None, Duty(instance.on_duty, None))
+    days = max(1, PILOT.steps // day.steps)
+    runs = [simulate_day(day, [[plan]], days, (seed, i))[0] for i in range(PILOT.replications)]
+    arrived = np.sum([run.arrived.sum(axis=0) for run in runs], axis=0)
+    blocked = np.sum([run.blocked.sum(axis=0) for run in runs], axis=0)
+    each = [run.blocked.sum() / max(int(run.arrived.sum()), 1) for run in runs]
+    spread = half_width(np.array(each))
+    by_type = np.divide(blocked, arrived, out=np.zeros(len(arrived)), where=arrived > 0)
+    return Blocking(
+        float(blocked.sum() / max(int(arrived.sum()), 1)),
+        "simulated",
+        spread if np.isfinite(spread) else 0.0,
+        erlang_b(instance),
+        tuple(float(b) for b in by_type),
+        "servers take breaks: blocking depends on the policy, and the bound holds but for the "
+        "tasks that they finish after they left",
+    )
 
 
 def simulated_blocking(instance: LossInstance, runs: Runs, plan: int = 0) -> Blocking:
@@ -95,7 +120,7 @@ def _no_lemma(instance: LossInstance) -> str:
 
 def demand_at(instance: LossInstance, blocking: Blocking) -> Demand:
     """The demand of the bound: OCC-LP(B), or OCC-LP(<=) with forbidden pairs."""
-    if instance.has_forbidden_pairs:
+    if instance.has_forbidden_pairs or instance.is_part_time:
         return AT_MOST
     if instance.one_k is None:
         return Demand(_feasible_by_type(instance, blocking.by_type))
@@ -137,7 +162,7 @@ def choose_prices(
             warning = f"overload: {overload}"
     else:
         warning = "priced at blocking as asked"
-    if instance.has_forbidden_pairs:
+    if instance.has_forbidden_pairs or instance.is_part_time:
         relaxation = price(instance, AT_MOST)
         return relaxation, (f"{warning}; prices come from OCC-LP(<=)", *relaxation.notices)
     blocking = blocking_of(instance, seed=seed)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from opportune.experiments.bounds import Bound
 from opportune.experiments.comparison import Comparison
+from opportune.experiments.day import DayComparison
 from opportune.experiments.prices import Blocking
 from opportune.experiments.scale import Scaling
 from opportune.model.loss import LossInstance
@@ -114,6 +115,64 @@ def scaling_record(result: Scaling) -> Record:
             for row in result.rows
         ],
         "warnings": list(result.warnings),
+    }
+
+
+def day_record(result: DayComparison) -> Record:
+    """A day: its periods with their prices, and what each way to plan it earns."""
+    day, prices = result.day, result.prices
+    periods = []
+    for p, name in enumerate(day.periods):
+        own = prices.periods[p]
+        periods.append(
+            {
+                "period": name,
+                "arrival_rate": [finite(x) for x in day.base.arrival_rate * day.multiplier[p]],
+                "on_duty": [finite(x) for x in day.on_duty[p]],
+                "load": None if own is None else rounded(own.instance.load),
+                "prices": None if own is None else _prices_record(own),
+                "reward": {row.name: finite(row.reward_by_period[p]) for row in result.rows},
+                "blocking": {row.name: finite(row.blocking_by_period[p]) for row in result.rows},
+            }
+        )
+    return {
+        "day": day.base.name,
+        "digest": day.digest,
+        "task_types": list(day.base.task_types),
+        "servers": list(day.base.servers),
+        "load": rounded(day.mean_day.load),
+        "period_steps": day.period_steps,
+        "days": result.settings.days,
+        "replications": result.settings.replications,
+        "seed": result.settings.seed,
+        "seconds": finite(prices.seconds),
+        "mean_day": _prices_record(prices.mean),
+        "periods": periods,
+        "policies": [
+            {
+                "policy": row.policy,
+                "plans": row.plans,
+                "reward": finite(row.reward),
+                "half_width": finite(row.half_width),
+                "blocking": finite(row.blocking),
+                "difference": finite(row.difference),
+                "difference_half_width": finite(row.difference_half_width),
+            }
+            for row in result.rows
+        ],
+    }
+
+
+def _prices_record(prices: Relaxation) -> Record:
+    return {
+        "priced_at": prices.priced_at,
+        "value": finite(prices.value),
+        "dual_value": finite(prices.dual_value),
+        "gap": finite(prices.gap),
+        "solver": prices.solver,
+        "seconds": finite(prices.seconds),
+        "demand_price": [finite(x) for x in prices.demand_price],
+        "capacity_price": [finite(x) for x in prices.capacity_price],
     }
 
 

@@ -48,7 +48,7 @@ def write_report(
     """
     if not comparisons:
         raise InputError(Problem("comparisons", "none", "at least one"))
-    _write(path, report_html(comparisons, title, command))
+    write_page(path, report_html(comparisons, title, command))
 
 
 def report_html(comparisons: Sequence[Comparison], title: str, command: str = "") -> str:
@@ -75,13 +75,26 @@ def report_html(comparisons: Sequence[Comparison], title: str, command: str = ""
     parts.append(
         page.section("How this was made", [report_tables.provenance(comparisons, command)])
     )
+    line = report_sections.instance_line(comparisons[0])
+    return whole_page(title, line, parts, shown)
+
+
+def whole_page(title: str, line: Html, parts: Sequence[str], shown: Sequence[Chart]) -> str:
+    """A page of these parts with its script, style and charts in it.
+
+    Args:
+        title: Heading.
+        line: What it is about, in one line below the heading.
+        parts: Sections.
+        shown: Charts that the sections have places for.
+    """
     script = _script()
     return Template(_read("report.html")).substitute(
         title=page.escaped(title),
         version=__version__,
         policy=_content_policy(script),
         style=_read("report.css"),
-        instance=report_sections.instance_line(comparisons[0]),
+        instance=line,
         body=page.joined(parts),
         charts=_embedded({chart.name: chart.spec for chart in shown}),
         config=_embedded(CONFIG),
@@ -135,8 +148,12 @@ def _read(name: str) -> str:
     return files(HERE).joinpath(name).read_text(encoding="utf-8")
 
 
-def _write(path: Path, text: str) -> None:
-    """Write beside the place and move there, so that no half-written page is ever seen."""
+def write_page(path: Path, text: str) -> None:
+    """Write beside the place and move there, so that no half-written page is ever seen.
+
+    Raises:
+        InputError: If the file cannot be written.
+    """
     beside: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,16 @@ Float = NDArray[np.float64]
 DATA_VARIABLE = "OPPORTUNE_DATA"
 """Environment variable with the folder of the data that some instances read."""
 
+QUEUE_IDS = (
+    "hard-v1",
+    "hard-v1@1",
+    "cqb-joint-v1",
+    "cqb-disjoint-v1",
+    "dcreplay-v1",
+    "dcfit-v1",
+)
+"""Ids of queue instances, which have another model (``model.queue_catalog``)."""
+
 TMLR_DURATIONS = {
     "kind": "empirical",
     "file": "tmlr/duration_pmf_last3_no_outlier.csv",
@@ -107,6 +117,10 @@ def parse_id(instance_id: str) -> tuple[CatalogEntry, int]:
         InputError: If there is none, listing the ids.
     """
     base, at, sample = instance_id.partition("@")
+    if instance_id in QUEUE_IDS:
+        told = "an instance with servers that tasks keep busy; this one is a queue"
+        remedy = f"run: opportune queue {instance_id}"
+        raise InputError(Problem("instance", repr(instance_id), told, remedy))
     if base not in _ENTRIES:
         raise InputError(
             Problem(
@@ -277,12 +291,13 @@ def _finer(instance: LossInstance, load: float) -> LossInstance:
     if calls <= 1:
         return instance.with_load(load)
     parts = math.ceil(calls / MOST_CALLS - 1e-9)
-    durations = tuple(_stretched(duration, parts) for duration in instance.duration)
+    durations = tuple(stretched(duration, parts) for duration in instance.duration)
     name = f"{instance.name} (steps of {BANK_STEP / parts:.3g} s)"
     return replace(instance, duration=durations, name=name).with_load(load)
 
 
-def _stretched(duration: Duration, factor: int) -> Duration:
+def stretched(duration: Duration, factor: int) -> Duration:
+    """A histogram in steps that are ``factor`` times as short."""
     if not isinstance(duration, Empirical):
         raise TypeError("only a histogram can be stretched")
     return Empirical(duration.steps * factor, duration.weight)

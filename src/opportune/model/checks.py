@@ -286,6 +286,30 @@ def eligibility_problems(allowed: Any, servers_per_task: Any, task_types: Any) -
     return problems
 
 
+def availability_problems(availability: Any, n_servers: int) -> list[Problem]:
+    """What is wrong with (R,) shares of time on duty."""
+    problem = number_problem("availability", availability)
+    if problem:
+        return [problem]
+    array = plain_array(availability)
+    if array.shape != (n_servers,):
+        told = f"{array.size} shares" if array.ndim == 1 else f"shape {array.shape}"
+        return [Problem("availability", told, f"one per server, {n_servers}")]
+    bad = np.flatnonzero(~((array >= 0) & (array <= 1)))
+    if bad.size:
+        return [
+            Problem(
+                f"availability[{bad[0]}]",
+                f"{array[bad[0]]:g}",
+                "a share of time, from 0 to 1",
+                "divide percent by 100" if 1 < array[bad[0]] <= 100 else "",
+            )
+        ]
+    if not array.max() > 0:
+        return [Problem("availability", "all zero", "a server that is on duty at times")]
+    return []
+
+
 def name_problems(field: str, names: Any, n: int) -> list[Problem]:
     """What is wrong with the names of task types or servers."""
     if not isinstance(names, tuple):

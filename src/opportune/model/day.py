@@ -1,14 +1,18 @@
 """A day: arrival rates that change by period, servers that come and go (ours).
 
-The day repeats. In period p the rates are ``base.arrival_rate * multiplier[p]``; a server takes
-no new task while it is off duty, and finishes the one it has. Nothing here is stationary, so
+The day repeats; what a file says of it is read by ``schedule_entry``. In period p the rates are
+``base.arrival_rate * multiplier[p]``; a server takes no new task while it is off duty, and finishes
+the one it has. Nothing here is stationary, so
 the theorems of the loss model hold within a long period at best: what is priced per period is a
-plan, not a bound on the day.
+plan, not a bound on the day (servers also finish tasks after their shift, which (3) with a_r in
+place of 1 does not know of).
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -16,7 +20,7 @@ from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem, shorten
 from opportune.model.axes import Quantity
-from opportune.model.checks import RATE_TOLERANCE
+from opportune.model.checks import RATE_TOLERANCE, name_problems
 from opportune.model.loss import LossInstance
 
 Float = NDArray[np.float64]
@@ -78,16 +82,58 @@ class Day:
             off[:, server] += np.maximum(overlap[:, 0], 0) / self.period_steps
         return np.clip(1.0 - off, 0.0, 1.0)
 
-    def period(self, p: int) -> LossInstance:
-        """The instance of period p: its rates, all servers."""
+    def is_idle(self, p: int) -> bool:
+        """Whether nothing can happen in period p: nobody is on duty, or nothing arrives."""
         rate = self.base.arrival_rate * self.multiplier[p]
-        return replace(self.base, arrival_rate=rate, name=f"{self.base.name} {self.periods[p]}")
+        return not (rate.any() and self.on_duty[p].any())
+
+    def period(self, p: int) -> LossInstance:
+        """The instance of period p: its rates, its shares of time on duty.
+
+        Raises:
+            InputError: If nobody is on duty in it.
+        """
+        return replace(
+            self.base,
+            arrival_rate=self.base.arrival_rate * self.multiplier[p],
+            availability=self.on_duty[p],
+            name=f"{self.base.name} {self.periods[p]}",
+        )
 
     @property
     def mean_day(self) -> LossInstance:
         """The instance with the day's mean rates: what one plan for all periods is made for."""
-        rate = self.base.arrival_rate * self.multiplier.mean(axis=0)
-        return replace(self.base, arrival_rate=rate, name=f"{self.base.name} (mean of the day)")
+        return replace(
+            self.base,
+            arrival_rate=self.base.arrival_rate * self.multiplier.mean(axis=0),
+            availability=self.on_duty.mean(axis=0),
+            name=f"{self.base.name} (mean of the day)",
+        )
+
+    def with_load(self, load: float) -> Day:
+        """The same day with all rates multiplied so that the mean day has this load.
+
+        Raises:
+            InputError: If the load cannot be had; see :meth:`LossInstance.with_load`.
+        """
+        mean = self.mean_day
+        scaled = mean.with_load(load)
+        factor = float(scaled.arrival_rate.sum() / mean.arrival_rate.sum())
+        rate = self.base.arrival_rate * factor
+        total = float(rate.sum())
+        if total <= 1.0:
+            return replace(self, base=replace(self.base, arrival_rate=rate))
+        base = replace(self.base, arrival_rate=rate / total)  # the multipliers take the rest
+        return replace(self, base=base, multiplier=self.multiplier * total)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that decides a result."""
+        state = hashlib.sha256(self.base.digest.encode())
+        for array in (self.multiplier, merge_absences(self.off_duty)):
+            state.update(np.ascontiguousarray(array).tobytes())
+        state.update(repr((self.period_steps, self.periods)).encode())
+        return state.hexdigest()[:16]
 
 
 def merge_absences(off_duty: Int) -> Int:
@@ -120,6 +166,21 @@ def breaks_from_share(share: Float, n_periods: int, period_steps: int) -> Int:
     return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
+def absences_of_shifts(shifts: Int, n_servers: int, steps: int) -> Int:
+    """(n, 3) absences: what the shifts (rows server, from, to) leave of a day."""
+    joined = merge_absences(shifts)
+    rows = []
+    for server in range(n_servers):
+        free_from = 0
+        for _, first, end in joined[joined[:, 0] == server]:
+            if first > free_from:
+                rows.append((server, free_from, first))
+            free_from = end
+        if free_from < steps:
+            rows.append((server, free_from, steps))
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
+
 def _period_problems(day: Day) -> list[Problem]:
     if isinstance(day.period_steps, bool) or not (
         isinstance(day.period_steps, (int, np.integer)) and day.period_steps >= 1
@@ -136,6 +197,9 @@ def _period_problems(day: Day) -> list[Problem]:
                 f"a row per period ({len(day.periods)}), a column per type ({day.base.n_types})",
             )
         ]
+    problems = name_problems("profile.periods", day.periods, len(day.periods))
+    if problems:
+        return problems
     bad = np.argwhere(~((day.multiplier >= 0) & np.isfinite(day.multiplier)))
     if len(bad):
         p, v = (int(i) for i in bad[0])
@@ -164,7 +228,7 @@ def _absence_problems(day: Day) -> list[Problem]:
     rows = np.asarray(day.off_duty)
     if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind not in "iu":
         return [Problem("availability", f"shape {rows.shape}", "rows server, from, to in steps")]
-    for server, first, end in rows:
+    for server, first, end in rows.tolist():
         inside = 0 <= first < end <= day.steps and 0 <= server < day.base.n_servers
         if not inside:
             return [

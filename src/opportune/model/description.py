@@ -6,7 +6,7 @@ All parts are read before anything is refused, so that a user sees every problem
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from opportune.errors import InputError, MissingExtraError, OpportuneError, Problem, shorten
 from opportune.model.checks import plain_array, share_problems
 from opportune.model.conflicts import read_allowed
+from opportune.model.day import Day
 from opportune.model.duration_entry import read_durations
 from opportune.model.loss import LossInstance, loss_problems, numbered
 from opportune.model.references import read_matrix, read_vector
+from opportune.model.schedule_entry import Duty, Profile, day_of, read_availability, read_profile
 from opportune.model.selection import Matrix, Names
 from opportune.model.servers import Groups, read_groups, read_names, ungrouped
 from opportune.model.spelling import positions, unknown_keys
@@ -33,8 +35,9 @@ KEYS = (
     "allowed",
     "task_types",
     "servers",
+    "profile",
+    "availability",
 )
-RESERVED = ("profile", "availability")
 OTHER_WORDS = {
     "k": "servers_per_task",
     "scores": "match_reward",
@@ -54,6 +57,9 @@ OTHER_WORDS = {
     "tasks": "task_types",
     "D": "duration",
     "agents": "servers",
+    "shifts": "availability",
+    "on_duty": "availability",
+    "periods": "profile",
 }
 
 T = TypeVar("T")
@@ -66,20 +72,41 @@ class Draft:
     Attributes:
         instance: The instance; with ``shares_only`` its rates sum to one per step.
         shares_only: Whether a load is needed to make rates of the shares.
+        profile: Periods of the day, if the description has them.
+        duty: When servers are on duty, if the description says so.
     """
 
     instance: LossInstance
     shares_only: bool
+    profile: Profile | None = None
+    duty: Duty | None = None
 
     def at_load(self, load: float | None) -> LossInstance:
-        """The instance at a load; None keeps the rates as they are.
+        """The instance at a load, the mean of its day if it has one; None keeps the rates.
 
         Raises:
             InputError: If there are shares only and no load, or the load cannot be had.
         """
-        if load is not None:
-            return self.instance.with_load(load)
-        if self.shares_only:
+        if self.profile is not None:
+            return self.day_at_load(load).mean_day
+        instance = self.instance
+        if self.duty is not None:
+            instance = replace(instance, availability=self.duty.share)
+        self._require_load(load)
+        return instance if load is None else instance.with_load(load)
+
+    def day_at_load(self, load: float | None) -> Day:
+        """The day, its mean at a load; one period without a profile. None keeps the rates.
+
+        Raises:
+            InputError: If there are shares only and no load, or the load cannot be had.
+        """
+        self._require_load(load)
+        day = day_of(self.instance, self.profile, self.duty)
+        return day if load is None else day.with_load(load)
+
+    def _require_load(self, load: float | None) -> None:
+        if load is None and self.shares_only:
             raise InputError(
                 Problem(
                     "load",
@@ -88,7 +115,6 @@ class Draft:
                     "add --load 0.7 (a file may give arrival_rate in place of type_share)",
                 )
             )
-        return self.instance
 
 
 class _Parts:
@@ -153,22 +179,21 @@ def read_description(data: Mapping[str, Any], base: Path, name: str) -> Draft:
     elif "allowed" in data:
         parts.take(lambda: read_allowed(data["allowed"], base, None))
     _read_numbers(parts, data, base, task_types)
+    groups = groups if aligned is None else aligned[2]
+    profile, duty = _read_day(parts, data, base, (task_types, groups))
     if task_types is None and len(found.get("duration", ())) == 1 and "match_reward" in found:
         found["duration"] *= len(found["match_reward"])  # one for all, however many there are
     found["name"] = data.get("name", name)
     for problem in loss_problems(found):
         parts.refuse(problem)
     parts.finish()
-    return Draft(LossInstance(**found), "type_share" in data)
+    return Draft(LossInstance(**found), "type_share" in data, profile, duty)
 
 
 def _check_keys(parts: _Parts, data: Mapping[str, Any]) -> None:
-    for key in RESERVED:
-        if key in data:
-            parts.refuse(Problem(key, "given", "nothing: it is not supported yet", "leave it out"))
     if "load" in data:
         parts.refuse(Problem("load", "given", "no such key", "leave it out and give --load"))
-    known = {key: value for key, value in data.items() if key not in (*RESERVED, "load")}
+    known = {key: value for key, value in data.items() if key != "load"}
     for problem in unknown_keys("", known, KEYS, OTHER_WORDS):
         parts.refuse(problem)
     for key in ("match_reward", "duration"):
@@ -292,6 +317,30 @@ def _read_numbers(parts: _Parts, data: Mapping[str, Any], base: Path, task_types
         found["duration"] = parts.take(lambda: read_durations(data["duration"], base, task_types))
     for key in [key for key, value in found.items() if value is None]:
         del found[key]
+
+
+def _read_day(
+    parts: _Parts, data: Mapping[str, Any], base: Path, names: tuple[Names, Groups | None]
+) -> tuple[Profile | None, Duty | None]:
+    """Periods and shifts, where the names that they are about are known."""
+    task_types, groups = names
+    profile = duty = None
+    if "profile" in data and task_types is not None:
+        types = task_types
+        profile = parts.take(lambda: read_profile(data["profile"], base, types))
+    if "availability" in data and groups is not None:
+        rows = groups
+        duty = parts.take(lambda: read_availability(data["availability"], base, rows))
+    if duty is not None and duty.shifts is not None and "profile" not in data:
+        parts.refuse(
+            Problem(
+                "profile",
+                "missing",
+                "a day for the shifts in availability",
+                "add profile = {period_steps = ..., multiplier = [1]}: a day of one period",
+            )
+        )
+    return profile, duty
 
 
 def _rates_of_shares(share: NDArray[Any]) -> NDArray[np.float64]:

@@ -2,9 +2,10 @@
 
 The instance file: ``match_reward``, ``arrival_rate`` (per type and step) or ``type_share`` (needs
 a load), ``duration``, and where they are not the default ``servers_per_task`` (1), ``allowed``
-(every pair), ``task_types``, ``servers``, ``name``. What each may be is told in ``references``
-(matrices, vectors, long tables), ``duration_entry``, ``conflicts`` and ``servers``. Paths are
-relative to the file; nothing is fetched and nothing unpickled.
+(every pair), ``task_types``, ``servers``, ``name``, ``profile``, ``availability``. What each may
+be is told in ``references`` (matrices, vectors, long tables), ``duration_entry``, ``conflicts``,
+``servers`` and ``schedule_entry``. Paths are relative to the file; nothing is
+fetched and nothing unpickled.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from opportune.errors import InputError, OpportuneError, Problem, shorten
 from opportune.model.catalog import catalog_instance
+from opportune.model.catalog_days import catalog_day
+from opportune.model.day import Day
 from opportune.model.description import Draft, read_description
 from opportune.model.loss import LossInstance
 from opportune.model.sources import is_file, neighbors, read_text
@@ -53,6 +56,23 @@ def load_instance(source: str | Path, load: float | None = None) -> LossInstance
     return _read_file(Path(source)).at_load(load)
 
 
+def load_day(source: str | Path, load: float | None = None) -> Day:
+    """The day of an instance file (``profile``, ``availability``) or of a day of the catalog.
+
+    Args:
+        source: A path ending in .toml, or an id such as ``"bank-day-v1@Wed"``. A file without
+            profile is a day of one period.
+        load: Multiplies all rates by one factor so that the mean day has this load.
+
+    Raises:
+        InputError: Every problem found: field, value, what was expected and what to change.
+        MissingExtraError: If a package is missing for a file, and nothing else is wrong.
+    """
+    if isinstance(source, str) and not source.lower().endswith(".toml"):
+        return catalog_day(source, load)
+    return _read_file(Path(source)).day_at_load(load)
+
+
 def check_instance(source: str | Path, load: float | None = None) -> InstanceCheck:
     """Everything that is wrong with an instance, and a summary; never raises for bad input."""
     try:
@@ -80,6 +100,8 @@ def summary(instance: LossInstance) -> str:
     forbidden = int((~instance.allowed).sum())
     if forbidden:
         parts.append(f"{forbidden} of {instance.allowed.size} pairs forbidden")
+    if instance.is_part_time:
+        parts.append(f"{instance.servers_on_duty:.4g} servers on duty at a time")
     idle = int((instance.arrival_rate == 0).sum())
     if idle:
         parts.append(f"{counted(idle, 'type')} without arrivals")
@@ -87,9 +109,18 @@ def summary(instance: LossInstance) -> str:
 
 
 def _read_file(path: Path) -> Draft:
+    return read_description(read_toml(path), path.parent, path.stem)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        InputError: If there is no such file, or it is no TOML.
+    """
     text = read_text("instance", _checked(path), path.name)
     try:
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(
             Problem("instance", f"{path.name}: {error}", "a TOML file", _toml_remedy(str(error)))
@@ -102,7 +133,6 @@ def _read_file(path: Path) -> Draft:
         raise InputError(
             Problem("instance", f"{path.name} is nested too deep", "a plain TOML file")
         ) from error
-    return read_description(data, path.parent, path.stem)
 
 
 def _checked(path: Path) -> Path:

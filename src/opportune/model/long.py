@@ -25,6 +25,10 @@ USUAL = {
     "constraint": ("constraint", "value"),
     "k": ("k", "servers_per_task"),
     "steps": ("duration", "steps"),
+    "period": ("period",),
+    "share": ("share", "availability", "value"),
+    "from": ("from",),
+    "to": ("to",),
 }
 """Column names looked for when none is given, by what the column holds."""
 

@@ -23,6 +23,7 @@ from opportune.model.checks import (
     RATE_TOLERANCE,
     ROUNDING,
     allowed_problems,
+    availability_problems,
     demand_problems,
     eligibility_problems,
     name_problems,
@@ -61,6 +62,9 @@ class LossInstance:
     task_types: tuple[str, ...]
     servers: tuple[str, ...]
     name: str = "instance"
+    availability: Annotated[
+        Float | None, Quantity("a_r", "R", "share of time", "share of time on duty; None is 1")
+    ] = None
 
     def __post_init__(self) -> None:
         if isinstance(self.duration, list):
@@ -85,6 +89,7 @@ class LossInstance:
         ):
             array.setflags(write=False)
             object.__setattr__(self, field_name, array)
+        object.__setattr__(self, "availability", _part_time(self.availability))
 
     @property
     def n_types(self) -> int:
@@ -103,14 +108,44 @@ class LossInstance:
 
     @property
     def load(self) -> float:
-        """rho = sum_v lambda_v k_v E[D_v] / R: the busy share if nothing were dropped."""
+        """rho = sum_v lambda_v k_v E[D_v] / R: the busy share if nothing were dropped.
+
+        Where servers are off duty at times, R is the servers on duty at a time, sum_r a_r.
+        """
         work = self.arrival_rate * self.servers_per_task * self.mean_duration
-        return float(work.sum() / self.n_servers)
+        return float(work.sum() / self.servers_on_duty)
 
     @property
     def has_forbidden_pairs(self) -> bool:
         """Whether any pair of task type and server is forbidden."""
         return not bool(self.allowed.all())
+
+    @property
+    def on_duty(self) -> Float:
+        """(R,) a_r, the share of time that each server is on duty."""
+        return np.ones(self.n_servers) if self.availability is None else self.availability
+
+    @property
+    def servers_on_duty(self) -> float:
+        """sum_r a_r: servers on duty at a time, on average; R where all always are."""
+        return float(self.n_servers if self.availability is None else self.availability.sum())
+
+    @property
+    def is_part_time(self) -> bool:
+        """Whether any server is off duty at times."""
+        return self.availability is not None
+
+    def part_time_problem(self, what: str) -> Problem | None:
+        """Why something that supposes all servers on duty does not apply; None if it does."""
+        if self.availability is None:
+            return None
+        r = int(np.argmin(self.availability))
+        return Problem(
+            "availability",
+            f"server {self.servers[r]} is on duty {self.availability[r]:.3g} of the time",
+            f"every server always on duty, for {what}",
+            "use 'opportune day', or leave availability out",
+        )
 
     @property
     def one_k(self) -> int | None:
@@ -163,6 +198,8 @@ class LossInstance:
             else:
                 state.update(repr(duration).encode())
         state.update(repr((self.task_types, self.servers)).encode())
+        if self.availability is not None:
+            state.update(b"availability" + self.availability.tobytes())
         return state.hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
@@ -187,18 +224,18 @@ def loss_instance(
         duration: One for all types, or one per type.
         servers_per_task: k, one for all types or one per type.
         **options: ``allowed`` (V, R) bool (default: every pair), ``task_types``, ``servers``
-            (default: ``type-1``, ..., ``server-1``, ...), ``name``.
+            (default: ``type-1``, ..., ``server-1``, ...), ``name``, ``availability`` (R,).
 
     Raises:
         InputError: Naming every field that is wrong.
     """
-    unknown = set(options) - {"allowed", "task_types", "servers", "name"}
+    unknown = set(options) - {"allowed", "task_types", "servers", "name", "availability"}
     if unknown:
         raise InputError(
             Problem(
                 "options",
                 ", ".join(sorted(unknown)),
-                "only allowed, task_types, servers, name",
+                "only allowed, task_types, servers, name, availability",
             )
         )
     problem = number_problem("match_reward", match_reward)
@@ -222,7 +259,17 @@ def loss_instance(
         task_types=_names(options.get("task_types"), "type", n_types),
         servers=_names(options.get("servers"), "server", n_servers),
         name=options.get("name", "instance"),
+        availability=options.get("availability"),
     )
+
+
+def _part_time(availability: Any) -> Float | None:
+    """The shares as a read-only array; None where all are 1."""
+    if availability is None:
+        return None
+    share = np.array(plain_array(availability), dtype=np.float64) + 0.0
+    share.setflags(write=False)
+    return None if bool(np.all(share == 1.0)) else share
 
 
 def numbered(word: str, n: int) -> tuple[str, ...]:
@@ -264,6 +311,8 @@ def loss_problems(values: Mapping[str, Any]) -> list[Problem]:
             problems += name_problems(field_name, values[field_name], n)
     if "duration" in values:
         problems += _duration_problems(values["duration"], shape[0])
+    if values.get("availability") is not None:
+        problems += availability_problems(values["availability"], shape[1])
     pairs = []
     if "allowed" in values:
         pairs += allowed_problems(values["allowed"], shape)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem
+from opportune.model.day import Day, absences_of_shifts
 from opportune.model.duration import Deterministic, Duration, Geometric
 from opportune.model.loss import LossInstance
 
@@ -34,7 +35,42 @@ def save_instance(instance: LossInstance, path: str | Path) -> None:
     Raises:
         InputError: If the path does not end in .toml, or cannot be written.
     """
-    path = Path(path)
+    duty = []
+    if instance.availability is not None:
+        duty = [f"availability = {_numbers(instance.availability)}"]
+    _save(instance, Path(path), duty, [])
+
+
+def save_day(day: Day, path: str | Path) -> None:
+    """Write a day as an instance file with ``profile`` and ``availability``.
+
+    Args:
+        day: The day.
+        path: Where to; must end in .toml. ``load_day(path)`` gives a day of equal digest.
+
+    Raises:
+        InputError: If the path does not end in .toml, or cannot be written.
+    """
+    duty = []
+    if len(day.off_duty):
+        shifts = absences_of_shifts(day.off_duty, day.base.n_servers, day.steps)
+        rows = "".join(
+            f"  [{_text(day.base.servers[r])}, {first}, {end}],\n"
+            for r, first, end in shifts.tolist()
+        )
+        duty = [f'availability = {{missing = "never", shifts = [\n{rows}]}}']
+    profile = [
+        "",
+        "[profile]",
+        f"period_steps = {day.period_steps}",
+        f"periods = {_list(map(_text, day.periods))}",
+        f"multiplier = {_matrix(day.multiplier)}",
+    ]
+    _save(day.base, Path(path), duty, profile)
+
+
+def _save(instance: LossInstance, path: Path, duty: list[str], profile: list[str]) -> None:
+    """The file: keys, then ``duty``, then tables, then the table ``profile``."""
     if path.suffix.lower() != ".toml":
         raise InputError(Problem("path", repr(str(path)), "a path ending in .toml"))
     lines = [
@@ -53,7 +89,7 @@ def save_instance(instance: LossInstance, path: str | Path) -> None:
     for name, array in arrays.items():
         reference = f'{{file = {file}, array = "{name}"}}'
         lines.append(f"{name} = {reference if big else _matrix(array)}")
-    lines += _durations(instance.duration)
+    lines += [*duty, *_durations(instance.duration), *profile]
     text = "\n".join(lines) + "\n"
     try:
         if big:

@@ -16,11 +16,12 @@ MAX_CHAIN = 2000
 def exact_blocking(instance: LossInstance) -> float | None:
     """B, exactly, or None where the headcount is no chain.
 
-    Needs memoryless durations of one mean, one k and no forbidden pair, and a headcount of at
-    most ``MAX_CHAIN`` tasks. Componentwise accurate (GTH), so tiny values are right too.
+    Needs memoryless durations of one mean, one k, no forbidden pair, all servers on duty, and a
+    headcount of at most ``MAX_CHAIN`` tasks. Componentwise accurate (GTH), so tiny values
+    are right too.
     """
     mean, k = instance.memoryless_mean, instance.one_k
-    if mean is None or k is None or instance.has_forbidden_pairs:
+    if mean is None or k is None or instance.has_forbidden_pairs or instance.is_part_time:
         return None
     most = instance.n_servers // k
     arrival = float(instance.arrival_rate.sum())
@@ -34,7 +35,8 @@ def exact_blocking(instance: LossInstance) -> float | None:
 def erlang_b(instance: LossInstance) -> float | None:
     """Erlang-B(floor(R/k), sum_v lambda_v E[D_v]): the continuous-time reference value.
 
-    The share of calls lost by ``floor(R/k)`` lines at that offered load. None if k differs.
+    The share of calls lost by ``floor(R/k)`` lines at that offered load, R the servers on duty at a
+    time. None if k differs.
     """
     k = instance.one_k
     if k is None:
@@ -43,7 +45,7 @@ def erlang_b(instance: LossInstance) -> float | None:
     if not offered > 0:
         return 0.0
     inverse = 1.0  # 1/B by the recursion 1/B_n = 1 + n / (a B_{n-1})
-    for n in range(1, instance.n_servers // k + 1):
+    for n in range(1, int(instance.servers_on_duty + 1e-9) // k + 1):
         inverse = 1.0 + n / offered * inverse
         if inverse == float("inf"):
             return 0.0
@@ -53,9 +55,10 @@ def erlang_b(instance: LossInstance) -> float | None:
 def least_blocking(instance: LossInstance, blocking: float) -> float:
     """The blocking raised, if need be, to the least at which OCC-LP(B) is feasible.
 
-    No forbidden pairs: max_v k_v (1 - B) <= R - R rho (1 - B). A simulated B can fall below
-    it by chance under heavy load.
+    No forbidden pairs: max_v k_v (1 - B) <= R - R rho (1 - B), R the servers on duty. A simulated
+    B can fall below it by chance under heavy load.
     """
     k = int(instance.servers_per_task.max())
-    least = 1.0 - instance.n_servers / (k + instance.n_servers * instance.load)
+    there = instance.servers_on_duty
+    least = 1.0 - there / (k + there * instance.load)
     return max(blocking, least)

@@ -1,9 +1,10 @@
 """Closed forms that make a bound ours, whatever produced the prices.
 
 For any demand prices l (at least 0 when the demand is "at most"), weak duality gives
-    OCC-LP(B) <= D(l) = sum_r q_r(l) + sum_v lambda_v k_v (1 - B_v) l_v,
-where q_r(l), the value of the Arm-r LP, is the root of q = sum_v lambda_v max(s_vr - l_v -
-E[D_v] q, 0) (LAG section 3.2, reconstructed from the text; tested against another solver).
+    OCC-LP(B) <= D(l) = sum_r a_r q_r(l) + sum_v lambda_v k_v (1 - B_v) l_v,
+where a_r is the share of time on duty (1 in LAG) and q_r(l), the value of the Arm-r LP, is the
+root of q = sum_v lambda_v max(s_vr - l_v - E[D_v] q, 0) (LAG section 3.2,
+reconstructed from the text; tested against another solver).
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def dual_value(instance: LossInstance, demand: Demand, demand_price: Float) -> f
     """
     price = np.maximum(demand_price, 0.0) if demand.at_most else demand_price
     served = demand.servers_per_arrival(instance)
-    return float(
-        capacity_price(instance, price).sum() + np.sum(instance.arrival_rate * served * price)
-    )
+    capacity = capacity_price(instance, price)
+    arms = capacity.sum() if instance.availability is None else instance.availability @ capacity
+    return float(arms + np.sum(instance.arrival_rate * served * price))
 
 
 def index(instance: LossInstance, demand_price: Float, capacity: Float) -> Float:
@@ -106,7 +107,7 @@ def residuals(
     price, capacity, value = prices
     rate, used = instance.arrival_rate, instance.arrival_rate > 0
     scale = max(float(instance.match_reward.max()), 1e-300)
-    free = 1.0 - instance.mean_duration @ rates
+    free = instance.on_duty - instance.mean_duration @ rates
     served = np.divide(rates.sum(axis=1), rate, out=np.zeros_like(rate), where=used)
     want = demand.servers_per_arrival(instance)
     short = np.where(used, served - want, 0.0)

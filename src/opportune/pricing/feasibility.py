@@ -63,21 +63,27 @@ def feasibility(instance: LossInstance) -> Feasibility:
 def max_load(instance: LossInstance) -> float:
     """Largest load at which OCC-LP(0) is feasible when all rates change by one factor.
 
-    No forbidden pairs: 1 - max_v k_v / R. Otherwise by Newton's method on the least
+    No forbidden pairs: 1 - max_v k_v / R, with A = sum a_r servers on duty at a time
+    1 - max_v k_v / A. Otherwise by Newton's method on the least
     shortfall (see :func:`_joint_limit`).
     """
     used = instance.arrival_rate > 0
     if not instance.has_forbidden_pairs or not used.any():
         k = instance.servers_per_task
         most = int(k[used].max()) if used.any() else int(k.max())
-        return 1.0 - most / instance.n_servers
+        return 1.0 - most / instance.servers_on_duty
     return _joint_limit(instance) * instance.load
 
 
 def _type_limit(instance: LossInstance, v: int) -> float:
     """Largest arrival rate that type v alone can have: permitted lam/(1+lam ED) >= k lam."""
-    k, permitted = int(instance.servers_per_task[v]), int(instance.allowed[v].sum())
+    k, permitted = int(instance.servers_per_task[v]), _permitted(instance, v)
     return (permitted / k - 1.0) / instance.duration[v].mean
+
+
+def _permitted(instance: LossInstance, v: int) -> float:
+    """Permitted servers on duty at a time, on average."""
+    return float(instance.allowed[v] @ instance.on_duty)
 
 
 def _joint_limit(instance: LossInstance) -> float:
@@ -111,13 +117,13 @@ def _shortfall_root(
     """The c in [0, factor] at which h_p(c) = 0, by bisection on the closed form."""
     k = instance.servers_per_task[types]
     work = (instance.arrival_rate * instance.mean_duration)[types]
-    order = np.argsort(-price / work, kind="stable")
+    order, on_duty = np.argsort(-price / work, kind="stable"), instance.on_duty
     permitted = instance.allowed[types][order]
     earned = np.cumsum(permitted * price[order, None], axis=0)
     busy = np.cumsum(permitted * work[order, None], axis=0)
 
     def excess(c: float) -> float:
-        return float(k @ price - np.max(earned / (1.0 + c * busy), axis=0).sum())
+        return float(k @ price - np.max(earned / (1.0 + c * busy), axis=0) @ on_duty)
 
     low, high = 0.0, factor
     if excess(low) > 0:
@@ -134,11 +140,15 @@ def _load_problem(instance: LossInstance, limit: float) -> Problem:
     n, load = instance.n_servers, instance.load
     k = int(instance.servers_per_task[instance.arrival_rate > 0].max())
     percent = np.ceil(1000 * (1 - limit / load) - 1e-9) / 10
-    more = max(1, int(np.ceil(load * n + k - n - 1e-9)))
+    there = instance.servers_on_duty
+    more = max(1, int(np.ceil(load * there + k - there - 1e-9)))
+    terms = f"1 - k/R = {_short(limit)} (R={n}, k={k})"
+    if instance.is_part_time:
+        terms = f"1 - k/A = {_short(limit)} (A={there:.4g} of R={n} servers on duty, k={k})"
     lower = f"lower the arrival rate by {percent:g} % (rounded up), or " if limit > 0 else ""
     return Problem(
         "load",
-        f"load {load:.6g} is above 1 - k/R = {_short(limit)} (R={n}, k={k})",
+        f"load {load:.6g} is above {terms}",
         f"a load of at most {limit:.6g}",
         f"{lower}add {more} server{'s' if more > 1 else ''}",
     )
@@ -154,21 +164,21 @@ def _type_problems(instance: LossInstance) -> tuple[Problem, ...]:
     problems = []
     for v in np.flatnonzero(instance.arrival_rate > 0):
         rate, k = float(instance.arrival_rate[v]), int(instance.servers_per_task[v])
-        mean, permitted = instance.duration[v].mean, int(instance.allowed[v].sum())
+        mean, permitted = instance.duration[v].mean, _permitted(instance, int(v))
         most = permitted * rate / (1.0 + rate * mean)
         if most >= k * rate * (1 - LOAD_TOLERANCE):
             continue
-        more = int(np.ceil(k * (1.0 + rate * mean) - 1e-9)) - permitted
-        name = instance.task_types[v]
+        more = int(np.ceil(k * (1.0 + rate * mean) - permitted - 1e-9))
+        name, limit = instance.task_types[v], max(0.0, _type_limit(instance, int(v)))
         plural = "s" if permitted > 1 else ""
         problems.append(
             Problem(
                 f"type {name}",
-                f"type {name} needs {k * rate:.4g} assignments per step, its {permitted} permitted "
-                f"server{plural} can give at most {most:.4g}",
+                f"type {name} needs {k * rate:.4g} assignments per step, its {permitted:.4g} "
+                f"permitted server{plural} can give at most {most:.4g}",
                 "enough permitted servers",
-                f"largest feasible rate of {name}: {_type_limit(instance, int(v)):.4g}, or permit "
-                f"{more} more server{'s' if more > 1 else ''}",
+                f"largest feasible rate of {name}: {limit:.4g}, or permit {more} more "
+                f"server{'s' if more > 1 else ''}",
             )
         )
     return tuple(problems)

@@ -155,7 +155,14 @@ class FluidMap:
 
 
 def fluid_map(instance: LossInstance, tables: WaterfillTables) -> FluidMap:
-    """The fluid map of an instance under tables made for it (``policies.waterfill``)."""
+    """The fluid map of an instance under tables made for it (``policies.waterfill``).
+
+    Raises:
+        InputError: If servers are off duty at times, or durations are too long.
+    """
+    part_time = instance.part_time_problem("the fluid map")
+    if part_time is not None:
+        raise InputError(part_time)
     tails = duration_tails(instance)
     probability = np.maximum(tails[:, :-1] - tails[:, 1:], 0.0)
     distinct, law = np.unique(probability, axis=0, return_inverse=True)

@@ -117,7 +117,7 @@ def certified_prices(
     search = Search(problem, stop, began)
     first = None if start is None else _to_classes(problem, start)
     ended = run(search, gear, first)
-    return _certified(search, ended)
+    return _certified(search, ended, instance.on_duty)
 
 
 def run(search: Search, gear: str = AUTO, start: Float | None = None) -> str:
@@ -175,7 +175,7 @@ def _to_classes(problem: PairProblem, start: Float) -> Float:
     return price
 
 
-def _certified(search: Search, ended: str) -> Certified:
+def _certified(search: Search, ended: str, on_duty: Float) -> Certified:
     problem = search.problem
     price, _ = search.best_prices
     if search.columns is None or search.rate is None:
@@ -190,7 +190,7 @@ def _certified(search: Search, ended: str) -> Certified:
         value=search.value * problem.unit,
         pair_type=pairs[0],
         pair_server=pairs[1],
-        weight=pairs[2],
+        weight=pairs[2] * on_duty[pairs[1]],
         gear=search.gear,
         solver=f"{search.gear}, {share:.2%} of {problem.n_pairs:,} pairs",
         ended=ended,

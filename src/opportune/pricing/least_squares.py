@@ -1,6 +1,6 @@
 """The least-squares choice of rates by the barrier: for many ties, and where PIQP fails.
 
-Minimize sum_vr y_vr^2 over the optimal rates: pairs with a positive index have y = phi, tied
+Minimize sum_vr a_r y_vr^2 over the optimal rates: pairs with a positive index have y = phi, tied
 pairs 0 <= y <= phi, all others are 0 (``pricing.ties``). It is the barrier's program with no
 rewards and kappa_v = 1 / lambda_v, so it too costs V equations a step, however many pairs are
 tied; on four levels of rewards half of all pairs can be.
@@ -36,7 +36,7 @@ DOING = "the least-squares choice of rates"
 def least_squares_weights(
     instance: LossInstance, demand: Demand, index: Float, slack: Bool
 ) -> tuple[Float, Float]:
-    """y = u / lambda (V, R) and phi (R,) of least sum y^2, given the signs of the index.
+    """u / lambda (V, R) and phi (R,) of least sum y^2 / a_r, given the signs of the index.
 
     Args:
         instance: The instance.
@@ -49,7 +49,7 @@ def least_squares_weights(
     """
     used = np.flatnonzero(instance.arrival_rate > 0)
     level = index if len(used) == instance.n_types else index[used]
-    server, task_type = np.nonzero((level >= 0).T)
+    server, task_type = np.nonzero(((level >= 0) & (instance.on_duty > 0)).T)
     fixed = level[task_type, server] > 0
     loose = slack[used]
     rate = instance.arrival_rate[used]
@@ -57,7 +57,7 @@ def least_squares_weights(
         rate,
         instance.mean_duration[used],
         demand.servers_per_arrival(instance)[used],
-        np.ones(instance.n_servers),
+        instance.on_duty,
     )
     keep = np.ones(len(server), dtype=np.bool_)
     y = _solve(market, (server, task_type), fixed, loose)
@@ -71,8 +71,8 @@ def least_squares_weights(
     free = np.asarray(1.0 - busy, dtype=np.float64)
     y[fixed] = free[server[fixed]]
     weight = np.zeros_like(instance.match_reward)
-    weight[used[task_type], server] = y
-    return weight, free
+    weight[used[task_type], server] = y * instance.on_duty[server]
+    return weight, free * instance.on_duty
 
 
 def _solve(

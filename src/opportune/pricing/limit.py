@@ -1,9 +1,10 @@
 """Prices at the last feasible load, in closed form.
 
 At rho = 1 - k/R (no forbidden pairs, one k) every availability constraint is tight: u = lambda
-phi with phi = k/R for all pairs, whatever the rewards. The optimal prices are exactly the l
-with L(v,r) >= 0 for all pairs, and l - c stays optimal for every c >= 0. Take the largest, the
-limit of the prices as the load rises to rho (ours, ``lag.md`` section 2).
+phi with phi = k/R for all pairs (phi_r = a_r k / sum a where a server is on duty for a_r only),
+whatever the rewards. The optimal prices are exactly the l with L(v,r) >= 0 for all pairs, and l - c
+stays optimal for every c >= 0. Take the largest, the limit of the prices as the load rises to rho
+(ours, ``lag.md`` section 2).
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ def limit_prices(instance: LossInstance) -> tuple[Float, Float, Float]:
     """
     rate, mean = instance.arrival_rate, instance.mean_duration
     work = 1.0 + float(rate @ mean)
-    earned = rate @ instance.match_reward
-    least = np.min(instance.match_reward - mean[:, None] * earned / work, axis=1)
+    reward, on_duty = instance.match_reward, instance.on_duty
+    earned = rate @ reward
+    slack = reward - mean[:, None] * earned / work
+    least = np.min(slack[:, on_duty > 0], axis=1)
     total = work * float(rate @ least)
     prices = least + mean * total / work
-    free = np.full(instance.n_servers, 1.0 / work)
+    free = on_duty / work
     return prices, rate[:, None] * free, free

@@ -172,7 +172,7 @@ def _free_fraction(instance: LossInstance, found: Certified) -> Float:
     """(R,) phi of the rates that were found."""
     work = (instance.arrival_rate * instance.mean_duration)[found.pair_type] * found.weight
     busy = np.bincount(found.pair_server, weights=work, minlength=instance.n_servers)
-    return np.asarray(1.0 - busy)
+    return np.asarray(instance.on_duty - busy)
 
 
 def marginal_price(
@@ -230,7 +230,7 @@ def _rates(
     rates = np.zeros_like(instance.match_reward)
     weight = instance.arrival_rate[found.pair_type] * found.weight
     rates[found.pair_type, found.pair_server] = weight
-    return rates, 1.0 - instance.mean_duration @ rates, index
+    return rates, instance.on_duty - instance.mean_duration @ rates, index
 
 
 def _snapped_index(
@@ -254,7 +254,6 @@ def _relaxation(
     prices, capacity, index, rates, free = parts
     value = math.fsum(np.einsum("vr,vr->v", instance.match_reward, rates))
     bound = certificate.dual_value(instance, demand, prices)
-    rate = instance.arrival_rate[:, None]
     blocked = bool(np.any(demand.by_type(instance) > 0))
     return Relaxation(
         instance=instance,
@@ -266,7 +265,7 @@ def _relaxation(
         demand_price=prices,
         capacity_price=capacity,
         index=index,
-        tie_weight=np.divide(rates, rate, out=np.zeros_like(rates), where=rate > 0),
+        tie_weight=_tie_weight(instance, rates),
         demand=demand,
         priced_at="at-most" if demand.at_most else "blocking" if blocked else "zero",
         residuals=certificate.residuals(instance, demand, (prices, capacity, index), rates),
@@ -276,11 +275,20 @@ def _relaxation(
     )
 
 
+def _tie_weight(instance: LossInstance, rates: Float) -> Float:
+    """(V, R) u_vr / (lambda_v a_r): how often a task of the type takes a server on duty."""
+    rate, on_duty = instance.arrival_rate[:, None], instance.availability
+    weight = np.divide(rates, rate, out=np.zeros_like(rates), where=rate > 0)
+    if on_duty is not None:
+        np.divide(weight, on_duty, out=weight, where=on_duty > 0)
+    return weight
+
+
 def _nothing_arrives(
     instance: LossInstance, demand: Demand, notices: tuple[str, ...], start: float
 ) -> Relaxation:
     """All rates 0: every server is free, and a task would take the best ones at no cost."""
-    free = np.ones(instance.n_servers)
+    free = instance.on_duty
     capacity = np.zeros(instance.n_servers)
     prices = np.array(
         [marginal_price(instance, demand, v, capacity, free) for v in range(instance.n_types)]

@@ -34,7 +34,8 @@ class PairProblem:
     Attributes:
         pairs: Permitted pairs of a merged type and a merged server.
         market: Per merged type: arrival rate (summed), mean duration, demand; per merged
-            server: how many it stands for.
+            server: how many it stands for. A server on duty for a share a_r of the time counts
+            a_r: with u = a_r u' and phi = a_r phi' its constraints are those of any other.
         at_most: Whether tasks may be turned away at will: OCC-LP(<=).
         unit: Reward that 1 stands for in ``pairs``.
         class_of: (V,) merged type of each type of the instance, -1 if left out.
@@ -152,6 +153,8 @@ def _listed(instance: LossInstance, demand: Demand, reward: Float, factor: float
     used = np.flatnonzero((instance.arrival_rate > 0) & (wanted > 0))
     whole = len(used) == instance.n_types
     allowed = instance.allowed if whole else instance.allowed[used]
+    if instance.availability is not None:
+        allowed = allowed & (instance.availability > 0)
     reward = reward if whole else reward[used]
     unit = float(reward.max(initial=0.0)) or 1.0
     start = np.zeros(instance.n_servers + 1, dtype=np.int64)
@@ -162,7 +165,7 @@ def _listed(instance: LossInstance, demand: Demand, reward: Float, factor: float
         instance.arrival_rate[used] * factor,
         instance.mean_duration[used],
         wanted[used],
-        np.ones(instance.n_servers),
+        instance.on_duty,
     )
     class_of = np.full(instance.n_types, -1)
     class_of[used] = np.arange(len(used))
@@ -228,7 +231,7 @@ def _first_appearance(keys: NDArray[np.uint64]) -> tuple[Int, Int]:
 def expand(problem: PairProblem, columns: Columns, weight: Float) -> tuple[Int, Int, Float]:
     """Pairs of the instance: type, server and the weight of the merged pair they belong to.
 
-    A weight y_vr = u_vr / lambda_v is the same for all pairs that were merged.
+    A weight y_vr = u_vr / (lambda_v a_r) is the same for all pairs that were merged.
     """
     used = np.flatnonzero(weight > 0)
     merged_type = columns.pairs.task_type[used].astype(np.int64)

@@ -95,15 +95,15 @@ def occupancy_program(
         weight = instance.arrival_rate[types] / instance.arrival_rate.max()
         cost = np.concatenate([np.zeros(n + n_servers), -weight])
         upper = np.concatenate([upper, np.full(n_types, np.inf)])
-    want = demand.servers_per_arrival(instance)[types]
+    want, on_duty = demand.servers_per_arrival(instance)[types], instance.on_duty
     linear = Program(
         cost=cost,
         lower=np.zeros(len(cost)),
         upper=upper,
         row_lower=np.concatenate(
-            [np.zeros(n_types) if demand.at_most else want, np.ones(n_servers), np.full(n, -np.inf)]
+            [np.zeros(n_types) if demand.at_most else want, on_duty, np.full(n, -np.inf)]
         ),
-        row_upper=np.concatenate([want, np.ones(n_servers), np.zeros(n)]),
+        row_upper=np.concatenate([want, on_duty, np.zeros(n)]),
         row=np.concatenate(row),
         column=np.concatenate(column),
         value=np.concatenate(value),
@@ -112,7 +112,7 @@ def occupancy_program(
 
 
 def kiid_program(instance: LossInstance, at_most: bool = False) -> ScaledProgram:
-    """KIID-LP: sum_r u = k lambda (or <=), sum_v E[D] u <= 1, 0 <= u <= lambda.
+    """KIID-LP: sum_r u = k lambda (or <=), sum_v E[D] u <= a_r, 0 <= u <= lambda a_r.
 
     Looser than OCC-LP(0): it forgets that a busy server misses arrivals.
     """
@@ -127,9 +127,9 @@ def kiid_program(instance: LossInstance, at_most: bool = False) -> ScaledProgram
     linear = Program(
         cost=reward[pair_type, pair_server],
         lower=np.zeros(n),
-        upper=np.ones(n),
+        upper=instance.on_duty[pair_server],
         row_lower=np.concatenate([0.0 * want if at_most else want, np.full(n_servers, -np.inf)]),
-        row_upper=np.concatenate([want, np.ones(n_servers)]),
+        row_upper=np.concatenate([want, instance.on_duty]),
         row=np.concatenate([row_of[pair_type], n_types + pair_server]),
         column=np.concatenate([pair, pair]),
         value=np.concatenate([np.ones(n), work[pair_type]]),

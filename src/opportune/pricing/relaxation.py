@@ -40,7 +40,7 @@ class Relaxation:
         Float,
         Quantity("L(v,r)", "V,R", "reward", "score minus opportunity cost; -inf if forbidden"),
     ]
-    tie_weight: Annotated[Float, Quantity("w_vr", "V,R", "probability", "u_vr / lambda_v")]
+    tie_weight: Annotated[Float, Quantity("w_vr", "V,R", "probability", "u_vr / (lambda_v a_r)")]
     demand: Demand
     priced_at: str
     residuals: Residuals

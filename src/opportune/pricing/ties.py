@@ -2,7 +2,9 @@
 
 Lemma B.1 fixes u where the index is not 0: u = lambda phi where L > 0, u = 0 where L < 0.
 Among all optimal (u, phi) take the least sum_vr (u_vr / lambda_v)^2: it is unique in u, equal
-servers get equal rates, and no solver's whim decides (ours; LAG leaves the choice open).
+servers get equal rates, and no solver's whim decides (ours; LAG leaves the choice open). With
+servers on duty for a share a_r of the time it is sum_vr (u_vr / lambda_v)^2 / a_r: what a server
+does while it is there counts, for as long as it is there.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ Int = NDArray[np.int64]
 
 SMALL = 2_000
 """Permitted pairs up to which PIQP is asked first; the barrier solves the rest."""
+
+SCARCE = 1e-6
+"""Share of time on duty below which a server's rates weigh no more in the least squares."""
 
 CLEAN = 1e-11
 """Weights below it are 0: what an interior point leaves on a server that is not used."""
@@ -71,7 +76,8 @@ def _by_piqp(
     want = demand.servers_per_arrival(instance)[types]
     program.row_upper[: len(types)] = want
     program.row_lower[: len(types)] = np.where(slack[types], 0.0, want)
-    curvature = np.concatenate([np.ones(n), positive.sum(axis=0).astype(np.float64)])
+    weight = 1.0 / np.maximum(instance.on_duty, SCARCE)
+    curvature = np.concatenate([weight[tie_server], positive.sum(axis=0) * weight])
     x = least_squares(program, curvature, "the least-squares choice of rates")
     idle = slack[tie_type] & (x[:n] < IDLE)
     if idle.any():
@@ -94,7 +100,7 @@ def _tie_program(instance: LossInstance, positive: Bool, ties: tuple[Int, Int]) 
     n, n_types, n_servers = len(tie_type), len(types), instance.n_servers
     row_of = np.full(instance.n_types, -1)
     row_of[types] = np.arange(n_types)
-    work = instance.arrival_rate * instance.mean_duration
+    work, on_duty = instance.arrival_rate * instance.mean_duration, instance.on_duty
     fixed_type, fixed_server = np.nonzero(positive)
     pair, server = np.arange(n), np.arange(n_servers)
     capacity_row, pair_row = n_types + server, n_types + n_servers + pair
@@ -113,8 +119,8 @@ def _tie_program(instance: LossInstance, positive: Bool, ties: tuple[Int, Int]) 
         cost=np.zeros(n + n_servers),
         lower=np.zeros(n + n_servers),
         upper=np.ones(n + n_servers),
-        row_lower=np.concatenate([demand, np.ones(n_servers), np.full(n, -np.inf)]),
-        row_upper=np.concatenate([demand, np.ones(n_servers), np.zeros(n)]),
+        row_lower=np.concatenate([demand, on_duty, np.full(n, -np.inf)]),
+        row_upper=np.concatenate([demand, on_duty, np.zeros(n)]),
         row=row,
         column=column,
         value=value,

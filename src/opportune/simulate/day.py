@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,13 +76,17 @@ def simulate_day(
         progress: Called with the share of days done.
 
     Raises:
-        InputError: If a policy has not one plan per period, or ``n_days`` is below 1.
+        InputError: If a policy has not one plan per period or looks at the whole state, or
+            ``n_days`` is below 1.
     """
     if n_days < 1:
         raise InputError(Problem("days", str(n_days), "at least 1"))
     for plans in policies:
         if len(plans) != day.n_periods:
             raise InputError(Problem("plans", f"{len(plans)}", f"one per period, {day.n_periods}"))
+        if any(plan.counts is not None for plan in plans):
+            told = f"a plan of {plans[0].policy} by busy servers or states"
+            raise InputError(Problem("plans", told, "lists of servers, as of lag or greedy"))
     run = _Run(day, policies, stream_key(*seed))
     for number in range(n_days + 1):
         run.one_day(number)
@@ -97,7 +101,8 @@ class _Run:
     def __init__(self, day: Day, policies: Sequence[DayPlans], key: Key) -> None:
         self.day, self.policies, self.key = day, policies, key
         self.stretches = _stretches(day)
-        self.laws = [loss_law(day.period(p)) for p in range(day.n_periods)]
+        rates = [day.base.arrival_rate * row for row in day.multiplier]
+        self.laws = [loss_law(replace(day.base, arrival_rate=rate)) for rate in rates]
         self.world = World(day.base.match_reward, day.base.servers_per_task)
         k = int(day.base.servers_per_task.max())
         self.streams: LossStreams = empty_block(k, CHUNK)

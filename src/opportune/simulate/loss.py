@@ -75,7 +75,14 @@ def simulate_plans(
         plans: Plans made for this instance.
         run: Stream and length.
         progress: Called with the share of steps done, from 0 to 1, after each block.
+
+    Raises:
+        InputError: If servers are off duty at times: a share of time says how much, not when
+            (``simulate.day`` runs days with breaks).
     """
+    part_time = instance.part_time_problem("a run without days")
+    if part_time is not None:
+        raise InputError(part_time)
     law = loss_law(instance)
     key = stream_key(run.seed, run.replication)
     k = int(instance.servers_per_task.max())

@@ -118,9 +118,12 @@ def simulate_scaled(
         path: Keep free servers and reward of every counted step (memory grows with the steps).
 
     Raises:
-        InputError: If durations are too long for a state by steps left, or ``start`` has
-            another shape.
+        InputError: If durations are too long for a state by steps left, servers are off duty
+            at times, or ``start`` has another shape.
     """
+    part_time = instance.part_time_problem("the scaled system")
+    if part_time is not None:
+        raise InputError(part_time)
     law = loss_law(instance)
     key = stream_key(run.seed, run.replication)
     system = ScaledSystem(key, run.m, run.n, instance.match_reward, instance.servers_per_task)
