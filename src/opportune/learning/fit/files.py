@@ -1,0 +1,292 @@
+"""What a fit leaves behind: an instance file with its provenance, scores, and a record.
+
+``instance.toml`` is taken by every command; ``scores.csv`` has a row per pair with its interval;
+``fit.json`` has all estimates; ``contexts.npz`` what turns the context of a new task into its type
+and scores. The files hold no time of day, so equal logs give equal files.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune import __version__
+from opportune.errors import InputError, Problem
+from opportune.learning.fit.drift import Drift
+from opportune.learning.fit.instance import Fit
+from opportune.model.saving import save_instance
+
+SCHEMA = 1
+"""Version of ``fit.json``."""
+
+SCORE_COLUMNS = ("task", "server", "score", "low", "high", "outcomes", "mean", "services")
+
+
+def write_fit(fit: Fit, folder: str | Path, command: str = "", shares: bool = False) -> list[Path]:
+    """Write the files of a fit.
+
+    Args:
+        fit: The fit.
+        folder: Where to; it is made, files of these names are replaced.
+        command: The command line, for the provenance.
+        shares: Whether servers get the share of time that they were seen at work.
+
+    Returns:
+        The files, the instance first.
+
+    Raises:
+        InputError: If the folder cannot be written to.
+    """
+    folder = Path(folder)
+    made = [folder / "instance.toml", folder / "scores.csv", folder / "fit.json"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_instance(fit.instance, made[0])
+        text = made[0].read_text(encoding="utf-8")
+        whole = _header(fit, command) + text + _day_tables(fit, shares)
+        made[0].write_text(whole, encoding="utf-8", newline="\n")
+        made[1].write_text(_scores_csv(fit), encoding="utf-8", newline="\n")
+        record = json.dumps(fit_record(fit), indent=1, allow_nan=False, ensure_ascii=False)
+        made[2].write_text(record + "\n", encoding="utf-8", newline="\n")
+        if fit.log.context is not None:
+            made.append(folder / "contexts.npz")
+            np.savez_compressed(made[-1], **_context_arrays(fit))  # type: ignore[arg-type]
+    except OSError as error:
+        raise InputError(
+            Problem("--out", f"{folder}: {error.strerror}", "a folder that can be written to")
+        ) from error
+    return made
+
+
+def score_rows(fit: Fit) -> list[tuple[Any, ...]]:
+    """A row per pair: score, interval, outcomes, their mean, services."""
+    instance, table = fit.instance, None if fit.scores is None else fit.scores.table
+    return [
+        (
+            instance.task_types[v],
+            instance.servers[r],
+            float(instance.match_reward[v, r]),
+            None if table is None else float(table.low[v, r]),
+            None if table is None else float(table.high[v, r]),
+            int(fit.pair_count[v, r]),
+            None if table is None or not table.count[v, r] else float(table.raw[v, r]),
+            int(fit.assigned[v, r]),
+        )
+        for v, r in np.argwhere(instance.allowed)
+    ]
+
+
+def fit_record(fit: Fit) -> dict[str, Any]:
+    """All estimates as JSON without NaN: rows by ``task_types``, columns by ``servers``."""
+    instance = fit.instance
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "instance": instance.name,
+        "log": _log(fit),
+        "task_types": list(instance.task_types),
+        "servers": list(instance.servers),
+        "servers_per_task": instance.servers_per_task.tolist(),
+        "load": instance.load,
+        "step": {
+            "length": fit.step.length,
+            "reason": fit.step.reason,
+            "peak_arrivals": float(fit.step.peak),
+            "durations_longer": float(fit.step.lengthened),
+            "arrivals_sharing": float(fit.step.shared),
+        },
+        "arrival_rate": {
+            "value": fit.arrivals.rate.tolist(),
+            "low": fit.arrivals.low.tolist(),
+            "high": fit.arrivals.high.tolist(),
+            "tasks": fit.arrivals.count.tolist(),
+        },
+        "profile": _profile(fit),
+        "mean_duration": _durations(fit),
+        "score": _score(fit),
+        "task_types_made": None
+        if fit.clusters is None
+        else [
+            {"types": count, "loss": loss, "standard_error": error}
+            for count, (loss, error) in fit.clusters.losses.items()
+        ],
+        "on_duty": None if fit.presence is None else fit.presence.tolist(),
+        "drift": [_drift(fit, test) for test in fit.drift],
+        "cautions": list(fit.cautions),
+        "findings": list(fit.findings),
+        "seed": fit.settings.seed,
+    }
+
+
+def finite(value: float | None) -> float | None:
+    """The number, None if it is not finite."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _log(fit: Fit) -> dict[str, Any]:
+    log = fit.log
+    return {
+        "file": log.name,
+        "sha256": log.digest,
+        "rows": log.n_rows,
+        "tasks": log.n_tasks,
+        "services": len(log.task),
+        "outcomes": int(np.isfinite(log.outcome).sum()),
+        "day": log.day,
+    }
+
+
+def _durations(fit: Fit) -> dict[str, Any]:
+    types, by_server = fit.services.types, fit.services.by_server
+    return {
+        "value": [one.mean for one in types],
+        "low": [one.low for one in types],
+        "high": [finite(one.high) for one in types],
+        "law": [type(one.law).__name__.lower() for one in types],
+        "ended": [one.n for one in types],
+        "censored": [one.censored for one in types],
+        "beyond": [one.beyond for one in types],
+        "own_weight": [one.weight for one in types],
+        "servers_differ": finite(fit.services.p_servers),
+        "by_server": None if by_server is None else by_server.mean.tolist(),
+    }
+
+
+def _drift(fit: Fit, test: Drift) -> dict[str, Any]:
+    return {
+        "what": test.what,
+        "values": test.n,
+        "p_value": test.p_value,
+        "place": test.place,
+        "before": test.before,
+        "after": test.after,
+        "noticed": test in fit.drifted,
+    }
+
+
+def _profile(fit: Fit) -> dict[str, Any] | None:
+    arrivals = fit.arrivals
+    if arrivals.multiplier is None or arrivals.raw is None:
+        return None
+    return {
+        "period_steps": arrivals.period_steps,
+        "multiplier": arrivals.multiplier.tolist(),
+        "unshrunk": arrivals.raw.tolist(),
+        "strength": finite(arrivals.strength),
+        "p_value": finite(arrivals.p_profile),
+        "dispersion": arrivals.dispersion,
+    }
+
+
+def _score(fit: Fit) -> dict[str, Any]:
+    value = fit.instance.match_reward.tolist()
+    if fit.scores is None:
+        return {"kind": fit.settings.score, "value": value, "outcomes": fit.pair_count.tolist()}
+    scores, calibration = fit.scores, fit.scores.calibration
+    return {
+        "kind": "outcome",
+        "model": scores.model,
+        "value": value,
+        "low": scores.table.low.tolist(),
+        "high": scores.table.high.tolist(),
+        "outcomes": scores.table.count.tolist(),
+        "strength": scores.table.strength,
+        "held_out": [
+            {"model": model, "loss": loss, "standard_error": error}
+            for model, (loss, error) in scores.losses.items()
+        ],
+        "calibration": None
+        if calibration is None
+        else {
+            "predicted": calibration.predicted.tolist(),
+            "observed": calibration.observed.tolist(),
+            "slope": calibration.slope,
+            "slope_error": calibration.slope_error,
+            "squared_error": calibration.error,
+            "recalibrated": scores.recalibrated,
+        },
+    }
+
+
+def _header(fit: Fit, command: str) -> str:
+    log = fit.log
+    lines = [
+        f"Fitted by opportune {__version__} to {log.name} (sha256 {log.digest}): "
+        f"{log.n_tasks} tasks, {len(log.task)} services; seed {fit.settings.seed}.",
+        f"One step is {fit.step.length:g} of the log's units of time: {fit.step.reason}.",
+        f"Scores: {_kind(fit)}. Intervals are in scores.csv, everything else in fit.json.",
+    ]
+    if command:
+        lines.append(f"Command: {command}")
+    lines += [f"Caution: {text}" for text in fit.cautions]
+    return "".join(f"# {_printable(line)}\n" for line in lines)
+
+
+def _kind(fit: Fit) -> str:
+    if fit.scores is None:
+        return "1 for all" if fit.settings.score == "none" else "speed, a score that was made up"
+    return f"outcomes, model '{fit.scores.model}'"
+
+
+def _printable(text: str) -> str:
+    """Comments of TOML hold no control characters."""
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
+def _day_tables(fit: Fit, shares: bool) -> str:
+    """The tables ``profile`` and ``availability`` of an instance file."""
+    text = ""
+    arrivals = fit.arrivals
+    if arrivals.multiplier is not None:
+        rows = "".join(f"  {[float(x) for x in row]},\n" for row in arrivals.multiplier)
+        names = json.dumps(period_names(len(arrivals.multiplier)))
+        text += f"\n[profile]\nperiod_steps = {arrivals.period_steps}\nperiods = {names}\n"
+        text += f"multiplier = [\n{rows}]\n"
+    if shares and fit.presence is not None:
+        lines = "".join(
+            f"{json.dumps(name, ensure_ascii=False)} = {float(share)!r}\n"
+            for name, share in zip(fit.instance.servers, fit.presence, strict=True)
+        )
+        text += f"\n[availability]\n{lines}"
+    return text
+
+
+def period_names(n: int) -> list[str]:
+    """``00:00``, ``01:00``, ...: when each period of a day of 24 hours begins."""
+    minutes = [round(p * 24 * 60 / n) for p in range(n)]
+    names = [f"{minute // 60:02d}:{minute % 60:02d}" for minute in minutes]
+    return names if len(set(names)) == n else [f"period-{p + 1}" for p in range(n)]
+
+
+def _scores_csv(fit: Fit) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(SCORE_COLUMNS)
+    writer.writerows(score_rows(fit))
+    return stream.getvalue()
+
+
+def _context_arrays(fit: Fit) -> dict[str, NDArray[Any]]:
+    """What turns contexts into types (nearest center) and scores (weights), if they do."""
+    arrays: dict[str, NDArray[Any]] = {"columns": np.array(fit.log.contexts)}
+    features = None if fit.scores is None else fit.scores.features
+    scaling = fit.clusters.scaling if fit.clusters is not None else None
+    if features is not None:
+        scaling = features.scaling
+        arrays["joint_weight"] = features.joint.weight
+        arrays["recalibration"] = np.array([features.shift, features.slope])
+        if features.own:
+            arrays["server_weight"] = np.stack([one.weight for one in features.own])
+    if fit.clusters is not None:
+        arrays["type_center"] = fit.clusters.center
+    if scaling is not None:
+        arrays |= {"center": scaling.center, "spread": scaling.spread}
+        arrays["reach"] = np.array(scaling.reach)
+    return arrays

@@ -1,0 +1,301 @@
+"""From a log to an instance: rates, durations, scores, types; each with how sure it is (ours).
+
+    log = read_log("calls.csv", read_columns("columns.toml"))
+    fit = fit_log(log)
+    fit.instance, fit.cautions
+
+What is estimated how: ``arrivals``, ``services`` (durations), ``outcomes``, ``task_types``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.errors import InputError, Problem
+from opportune.learning.fit.arrivals import Arrivals, fit_arrivals
+from opportune.learning.fit.cautions import cautions_of
+from opportune.learning.fit.drift import Drift, drift_test, noticed
+from opportune.learning.fit.log import Log
+from opportune.learning.fit.outcomes import Model, Scores, Seen, fit_outcomes
+from opportune.learning.fit.presence import presence
+from opportune.learning.fit.services import (
+    Observed,
+    Services,
+    fit_services,
+    given_services,
+    observed,
+)
+from opportune.learning.fit.speed import speed_scores
+from opportune.learning.fit.steps import Step, choose_step
+from opportune.learning.fit.task_types import Clusters, chosen_clusters, clustered
+from opportune.model.duration_entry import read_durations
+from opportune.model.loss import LossInstance
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+PERIODS = 24
+"""Periods of a day for its profile."""
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How a log is fitted.
+
+    Attributes:
+        step: Length of a step in the log's unit; None to choose one.
+        periods: Periods of a day for its profile, 1 for none.
+        types: Number of types to make of contexts; None to choose it by held-out loss.
+        model: Model of outcomes.
+        score: What a service is worth: its outcome, its speed (made up), or 1 for all.
+        unseen: Whether a pair that the log never shows is allowed.
+        seed: Of what is drawn: parts held out, starts of clusters.
+        name: Name of the instance.
+        duration: Duration as in an instance file, in steps, for a log without durations.
+    """
+
+    step: float | None = None
+    periods: int = PERIODS
+    types: int | None = None
+    model: Model | Literal["auto"] = "auto"
+    score: Literal["outcome", "speed", "none"] = "outcome"
+    unseen: Literal["allow", "forbid"] = "allow"
+    seed: int = 1
+    name: str = "fitted"
+    duration: object | None = None
+
+    def __post_init__(self) -> None:
+        for field, value, least in (
+            ("--periods", self.periods, 1),
+            ("--types", 1 if self.types is None else self.types, 1),
+            ("--seed", self.seed, 0),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(Problem(field, str(value), f"a whole number, at least {least}"))
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted instance and everything it rests on.
+
+    Attributes:
+        instance: The instance; its rates are those of the whole log.
+        log: The log.
+        settings: The settings.
+        step: The step.
+        arrivals: Rates and profile.
+        services: Durations.
+        scores: Scores with intervals, None where they are no outcomes.
+        pair_count: (V, R) services that the score of each pair rests on.
+        assigned: (V, R) services of each pair in the log.
+        clusters: Types made of contexts, None where the log has types.
+        presence: (R,) share of time each server was there, None without days.
+        drift: All tests of drift.
+        cautions: What to know before trusting the instance.
+        findings: Oddities of the log and what was done about each.
+    """
+
+    instance: LossInstance
+    log: Log
+    settings: FitSettings
+    step: Step
+    arrivals: Arrivals
+    services: Services
+    scores: Scores | None
+    pair_count: Float
+    assigned: Int
+    clusters: Clusters | None
+    presence: Float | None
+    drift: tuple[Drift, ...]
+    cautions: tuple[str, ...]
+    findings: tuple[str, ...]
+
+    @property
+    def drifted(self) -> list[Drift]:
+        """Tests that say that something changed."""
+        return noticed(self.drift)
+
+
+def fit_log(log: Log, settings: FitSettings | None = None) -> Fit:
+    """Fit an instance to a log.
+
+    Args:
+        log: The log.
+        settings: How; the defaults if None.
+
+    Raises:
+        InputError: If the log lacks what is needed: servers, durations, outcomes, types.
+    """
+    settings = FitSettings() if settings is None else settings
+    if not log.servers:
+        raise InputError(
+            Problem("log.server", "nobody served any task", "services with the name of a server")
+        )
+    if log.n_tasks < 2:
+        raise InputError(Problem("log", f"{log.n_tasks} task", "at least two tasks"))
+    step = choose_step(log, settings.step)
+    task_type, names, clusters = _types(log, settings)
+    shape = (len(names), len(log.servers))
+    arrivals = fit_arrivals(log, task_type, len(names), step, settings.periods)
+    own = task_type[log.task]
+    seen = observed(own, log.server, log.duration, log.complete, step.length)
+    services = _services(seen, settings, names, len(log.servers))
+    scores, reward, pair_count = _scores(log, task_type, shape, settings)
+    known = log.server >= 0
+    assigned = np.zeros(shape, dtype=np.int64)
+    np.add.at(assigned, (own[known], log.server[known]), 1)
+    k, mixed = _servers_per_task(log, task_type, len(names))
+    allowed = assigned > 0 if settings.unseen == "forbid" else np.ones(shape, dtype=np.bool_)
+    instance = LossInstance(
+        arrival_rate=arrivals.rate,
+        match_reward=reward,
+        allowed=allowed,
+        duration=services.laws,
+        servers_per_task=k,
+        task_types=names,
+        servers=log.servers,
+        name=settings.name,
+    )
+    fit = Fit(
+        instance=instance,
+        log=log,
+        settings=settings,
+        step=step,
+        arrivals=arrivals,
+        services=services,
+        scores=scores,
+        pair_count=pair_count,
+        assigned=assigned,
+        clusters=clusters,
+        presence=presence(log, len(log.servers)),
+        drift=_drift(log, own, seen, arrivals, reward if scores is not None else None),
+        cautions=(),
+        findings=(*map(str, log.findings), *mixed),
+    )
+    return replace(fit, cautions=tuple(cautions_of(fit)))
+
+
+def _types(log: Log, settings: FitSettings) -> tuple[Int, tuple[str, ...], Clusters | None]:
+    """Type of each task, names of the types, and how they were made."""
+    if log.task_type is not None and settings.types is None:
+        return log.task_type, log.task_types, None
+    if log.context is None:
+        if settings.types is not None and settings.types > 1:
+            told = "no context columns"
+            remedy = "name them in the columns file: context = [...]"
+            raise InputError(Problem("--types", told, "contexts to make types of", remedy))
+        return np.zeros(log.n_tasks, dtype=np.int64), ("task",), None
+    if settings.types is not None:
+        clusters = clustered(log.context, settings.types, settings.seed)
+    else:
+        known = np.isfinite(log.outcome) & (log.server >= 0)
+        if not known.any():
+            raise InputError(
+                Problem(
+                    "--types",
+                    "not given, and no outcomes to tell how many types there are",
+                    "the number of types to make of the contexts",
+                    "give --types 8, a column of types, or outcomes",
+                )
+            )
+        shape = (1, len(log.servers))
+        seen = _seen(log, np.zeros(log.n_tasks, dtype=np.int64), shape)
+        clusters = chosen_clusters(log.context, seen, settings.seed)
+    return clusters.task_type, clusters.names, clusters
+
+
+def _services(
+    seen: Observed, settings: FitSettings, names: tuple[str, ...], n_servers: int
+) -> Services:
+    if settings.duration is not None:
+        return given_services(read_durations(settings.duration, Path(), names))
+    return fit_services(seen, len(names), n_servers)
+
+
+def _seen(log: Log, task_type: Int, shape: tuple[int, int]) -> Seen:
+    known = np.isfinite(log.outcome) & (log.server >= 0)
+    return Seen(
+        log.task[known], log.server[known], log.outcome[known], task_type, log.context, shape
+    )
+
+
+def _scores(
+    log: Log, task_type: Int, shape: tuple[int, int], settings: FitSettings
+) -> tuple[Scores | None, Float, Float]:
+    """Scores with what they rest on, the rewards of the instance, outcomes by pair."""
+    if settings.score == "none":
+        return None, np.ones(shape), np.zeros(shape)
+    if settings.score == "speed":
+        use = log.complete & np.isfinite(log.duration)
+        own = task_type[log.task[use]]
+        reward, count = speed_scores(own, log.server[use], log.duration[use], shape)
+        return None, reward, count
+    known = np.isfinite(log.outcome) & (log.server >= 0)
+    if not known.any():
+        raise InputError(
+            Problem(
+                "log.outcome",
+                "no outcome of any service",
+                "a column that says what a service was worth",
+                "give --columns outcome=..., or --score speed (faster is better), --score none",
+            )
+        )
+    if log.outcome[known].min() < 0:
+        raise InputError(
+            Problem(
+                "log.outcome",
+                f"{int((log.outcome[known] < 0).sum())} negative outcomes",
+                "outcomes of at least 0: rewards of an instance are",
+                "add a constant to all outcomes; every policy gains the same by it",
+            )
+        )
+    scores = fit_outcomes(_seen(log, task_type, shape), settings.model, settings.seed)
+    return scores, np.maximum(scores.table.mean, 0.0), scores.table.count
+
+
+def _servers_per_task(log: Log, task_type: Int, n_types: int) -> tuple[Int, list[str]]:
+    """Servers per task by type: the most frequent number among served tasks; and who differs."""
+    served = log.served
+    k = np.ones(n_types, dtype=np.int64)
+    differing = 0
+    for v in range(n_types):
+        own = served[(task_type == v) & (served > 0)]
+        if own.size:
+            k[v] = np.bincount(own).argmax()
+            differing += int((own != k[v]).sum())
+    told = []
+    if differing:
+        told.append(
+            f"tasks with another number of servers than most of their type: {differing} tasks; "
+            "the type's usual number is used"
+        )
+    return k, told
+
+
+def _drift(
+    log: Log, own: Int, seen: Observed, arrivals: Arrivals, reward: Float | None
+) -> tuple[Drift, ...]:
+    """Arrivals, log durations by type, outcomes, and outcomes of each server."""
+    tests: list[Drift | None] = [arrivals.drift]
+    if seen.complete.any():
+        steps = np.log(seen.steps[seen.complete])
+        types = seen.task_type[seen.complete]
+        mean = np.bincount(types, weights=steps) / np.maximum(np.bincount(types), 1)
+        tests.append(
+            drift_test("durations", steps - mean[types], seen.steps[seen.complete].astype(float))
+        )
+    if reward is not None:
+        known = np.isfinite(log.outcome) & (log.server >= 0)
+        outcome, server = log.outcome[known], log.server[known]
+        apart = outcome - reward[own[known], server]
+        tests.append(drift_test("outcomes", apart, outcome))
+        for r, name in enumerate(log.servers):
+            rows = server == r
+            tests.append(drift_test(f"outcomes of {name}", apart[rows], outcome[rows]))
+    return tuple(test for test in tests if test is not None)
