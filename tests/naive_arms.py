@@ -23,15 +23,22 @@ class Pair:
     task_type: int
     server: int
     reward: float
+    mean: float
 
 
 def pair_list(pairs: Pairs) -> list[Pair]:
     """All pairs, in order."""
     return [
-        Pair(int(pairs.task_type[p]), r, float(pairs.reward[p]))
+        Pair(int(pairs.task_type[p]), r, float(pairs.reward[p]), _mean(pairs, p))
         for r in range(len(pairs.start) - 1)
         for p in range(pairs.start[r], pairs.start[r + 1])
     ]
+
+
+def _mean(pairs: Pairs, p: int) -> float:
+    """E[D] of a pair: of its type, or its own."""
+    by_type = pairs.mean.ndim == 1
+    return float(pairs.mean[pairs.task_type[p]] if by_type else pairs.mean[p, 0])
 
 
 def arm_value(pairs: Pairs, market: Market, price: np.ndarray, server: int) -> float:
@@ -42,7 +49,7 @@ def arm_value(pairs: Pairs, market: Market, price: np.ndarray, server: int) -> f
         for chosen in itertools.combinations(own, size):
             rates = [float(market.arrival_rate[pair.task_type]) for pair in chosen]
             gains = [pair.reward - float(price[pair.task_type]) for pair in chosen]
-            means = [float(market.mean_duration[pair.task_type]) for pair in chosen]
+            means = [pair.mean for pair in chosen]
             busy = sum(rate * mean for rate, mean in zip(rates, means, strict=True))
             gain = sum(rate * gain for rate, gain in zip(rates, gains, strict=True))
             best = max(best, gain / (1.0 + busy))
@@ -56,8 +63,7 @@ def rounded_arm(
     own = [pair for pair in pair_list(pairs) if pair.server == server]
 
     def level(pair: Pair, q: float) -> float:
-        mean = float(market.mean_duration[pair.task_type])
-        return pair.reward - float(price[pair.task_type]) - mean * q
+        return pair.reward - float(price[pair.task_type]) - pair.mean * q
 
     def short(q: float) -> float:
         total = -q
@@ -73,7 +79,8 @@ def rounded_arm(
         low, high = (middle, high) if short(middle) > 0 else (low, middle)
     share = {pair.task_type: 1.0 / (1.0 + math.exp(-level(pair, low) / tau)) for pair in own}
     busy = sum(
-        float(market.arrival_rate[v] * market.mean_duration[v]) * s for v, s in share.items()
+        float(market.arrival_rate[pair.task_type]) * pair.mean * share[pair.task_type]
+        for pair in own
     )
     return low, share, 1.0 / (1.0 + busy)
 
@@ -98,7 +105,7 @@ def newton_direction(program: Program, point: Interior, aim: Aim) -> dict[str, n
         right[row] = missing
         row += 1
 
-    rate, mean, want, copies = market
+    rate, want, copies = market
     for v in range(n_types):  # sum_r y + t = d;  l t = m or t = 0
         mine = [p for p, pair in enumerate(listed) if pair.task_type == v]
         served = sum(copies[listed[p].server] * point.rate[p] for p in mine) + point.slack[v]
@@ -111,7 +118,7 @@ def newton_direction(program: Program, point: Interior, aim: Aim) -> dict[str, n
             add({t + v: 1.0}, 0.0)
     for r in range(n_servers):  # phi + sum lambda E[D] y = 1;  q = sum lambda beta
         mine = [p for p, pair in enumerate(listed) if pair.server == r]
-        work = {p: float(rate[listed[p].task_type] * mean[listed[p].task_type]) for p in mine}
+        work = {p: float(rate[listed[p].task_type] * listed[p].mean) for p in mine}
         busy = sum(work[p] * point.rate[p] for p in mine)
         add({phi + r: 1.0} | {y + p: work[p] for p in mine}, float(1.0 - point.free[r] - busy))
         worth = sum(rate[listed[p].task_type] * point.high[p] for p in mine)
@@ -119,8 +126,8 @@ def newton_direction(program: Program, point: Interior, aim: Aim) -> dict[str, n
         add({q + r: 1.0} | minus, float(worth - point.capacity[r]))
     for p, pair in enumerate(listed):  # beta - alpha = L - kappa y, and the products
         v, r = pair.task_type, pair.server
-        level = pair.reward - point.price[v] - mean[v] * point.capacity[r]
-        row_of = {high + p: 1.0, low + p: -1.0, price + v: 1.0, q + r: float(mean[v])}
+        level = pair.reward - point.price[v] - pair.mean * point.capacity[r]
+        row_of = {high + p: 1.0, low + p: -1.0, price + v: 1.0, q + r: pair.mean}
         missing = level - curvature[v] * point.rate[p] - point.high[p] + point.low[p]
         add(row_of | {y + p: float(curvature[v])}, float(missing))
         if fixed[p]:

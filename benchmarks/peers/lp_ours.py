@@ -20,8 +20,8 @@ def problem_of(task: Task) -> PairProblem:
     """The same lists, as they are."""
     n_types, n_servers = len(task.rate), len(task.start) - 1
     return PairProblem(
-        pairs=Pairs(task.start, task.task_type, task.reward),
-        market=Market(task.rate, task.mean, task.demand, np.ones(n_servers)),
+        pairs=Pairs(task.start, task.task_type, task.reward, task.mean),
+        market=Market(task.rate, task.demand, np.ones(n_servers)),
         at_most=task.at_most,
         unit=1.0,
         class_of=np.arange(n_types),

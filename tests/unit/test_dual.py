@@ -34,18 +34,23 @@ SHAPES = [
 def random_pairs(
     rng: np.random.Generator, size: tuple[int, int] = (5, 5), share: float = 0.7
 ) -> tuple[Pairs, Market]:
-    """Up to ``size`` types and servers, this share of the pairs; one to three copies a server."""
+    """Up to ``size`` types and servers, this share of the pairs; one to three copies a server.
+
+    Durations go by the type, or in one case of three by the pair.
+    """
     n_types, n_servers = (int(rng.integers(1, most + 1)) for most in size)
     allowed = rng.random((n_servers, n_types)) < share
     server, task_type = np.nonzero(allowed)
     start = np.searchsorted(server, np.arange(n_servers + 1))
     market = Market(
         rng.random(n_types) * 0.2 + 1e-3,
-        1.0 + 9.0 * rng.random(n_types),
         rng.integers(1, 3, n_types).astype(np.float64),
         rng.integers(1, 4, n_servers).astype(np.float64),
     )
-    return Pairs(start, task_type.astype(np.uint32), rng.random(len(server))), market
+    mean = 1.0 + 9.0 * rng.random(n_types)
+    if rng.random() < 1 / 3:
+        mean = 1.0 + 9.0 * rng.random((len(server), 1))
+    return Pairs(start, task_type.astype(np.uint32), rng.random(len(server)), mean), market
 
 
 def room_for(pairs: Pairs) -> Active:
@@ -56,6 +61,7 @@ def room_for(pairs: Pairs) -> Active:
         np.zeros(n, dtype=np.float32),
         np.zeros(n, dtype=np.float32),
         np.zeros(len(pairs.start) - 1),
+        pairs.mean if pairs.mean.ndim == 1 else np.zeros((n, 1)),
     )
 
 
@@ -112,9 +118,7 @@ def test_near_pairs_are_those_within_the_margin() -> None:
         expected = [
             p
             for p, pair in enumerate(naive_arms.pair_list(pairs))
-            if pair.reward
-            - prices[pair.task_type]
-            - market.mean_duration[pair.task_type] * q[pair.server]
+            if pair.reward - prices[pair.task_type] - pair.mean * q[pair.server]
             >= -margin[pair.task_type]
         ]
         kept = np.full(len(expected), -1)
@@ -129,7 +133,10 @@ def test_the_threshold_leaves_about_the_wanted_servers_above() -> None:
     reward = rng.random((4, 200))
     reward[3] = 0.5
     pairs = Pairs(
-        np.arange(201) * 4, np.tile(np.arange(4, dtype=np.uint32), 200), reward.T.ravel().copy()
+        np.arange(201) * 4,
+        np.tile(np.arange(4, dtype=np.uint32), 200),
+        reward.T.ravel().copy(),
+        np.ones(4),
     )
     counts, ends = np.empty((4, 64)), np.empty((3, 4))
     wanted = np.array([1.0, 20.0, 1000.0, 5.0])
@@ -241,7 +248,7 @@ def test_rounded_rates_become_feasible_rates(demand: Demand) -> None:
             asked = problem.market.demand
             assert np.all(served <= asked * (1 + 1e-9))
             assert demand.at_most or served == pytest.approx(asked, rel=1e-9)
-            work = problem.market.arrival_rate * problem.market.mean_duration
+            work = problem.market.arrival_rate * problem.pairs.mean
             busy = np.bincount(
                 search.columns.server,
                 weights=work[search.columns.pairs.task_type] * search.rate,
@@ -270,20 +277,20 @@ def test_the_room_for_a_mixture() -> None:
         pairs, market = random_pairs(rng)
         if len(pairs.reward) == 0:
             continue
-        work = market.arrival_rate * market.mean_duration
-        alike, more = rng.random(len(work)) * 0.3, rng.random(len(work)) * 0.1
-        eta = mixing_room(pairs, work, alike, more)
+        rate = market.arrival_rate
+        alike, more = rng.random(len(rate)) * 0.3, rng.random(len(rate)) * 0.1
+        eta = mixing_room(pairs, rate, alike, more)
 
         def least_room(
             at: float,
             pairs: Pairs = pairs,
-            work: np.ndarray = work,
+            rate: np.ndarray = rate,
             both: tuple[np.ndarray, np.ndarray] = (alike, more),
         ) -> float:
             y = both[0] + at * both[1]
             listed = naive_arms.pair_list(pairs)
             busy = [
-                sum(work[p.task_type] * y[p.task_type] for p in listed if p.server == r)
+                sum(rate[p.task_type] * p.mean * y[p.task_type] for p in listed if p.server == r)
                 for r in range(len(pairs.start) - 1)
             ]
             return min(1.0 - busy[p.server] - y[p.task_type] for p in listed)
@@ -371,8 +378,9 @@ def test_skipped_rows_change_nothing() -> None:
 
 def test_prices_of_a_single_server_by_hand() -> None:
     """V=1, R=2 of ``lag.md`` section 2 at its optimal price."""
-    pairs = Pairs(np.array([0, 1, 2]), np.zeros(2, dtype=np.uint32), np.array([1.0, 0.5]))
-    market = Market(np.array([0.1]), np.array([2.0]), np.ones(1), np.ones(2))
+    reward, mean = np.array([1.0, 0.5]), np.array([2.0])
+    pairs = Pairs(np.array([0, 1, 2]), np.zeros(2, dtype=np.uint32), reward, mean)
+    market = Market(np.array([0.1]), np.ones(1), np.ones(2))
     q, served = np.zeros(2), np.zeros(1)
     total = arm_values(pairs, market, np.array([0.5]), q, served)
     assert q == pytest.approx([0.05 / 1.2, 0.0])

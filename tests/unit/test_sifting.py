@@ -36,6 +36,7 @@ from opportune.pricing.pairs import (
     expand,
     merge_equal,
     near_columns,
+    pair_means,
     pair_problem,
 )
 from opportune.pricing.recovery import offer_feasible, served_by
@@ -160,15 +161,13 @@ def test_the_start_has_the_products_asked_for(kind: str) -> None:
         assert point.slack * point.price == pytest.approx(1e-3 * part * loose)
         server = np.repeat(np.arange(len(point.free)), np.diff(pairs.start))
         level = (
-            pairs.reward
-            - point.price[pairs.task_type]
-            - market.mean_duration[pairs.task_type] * point.capacity[server]
+            pairs.reward - point.price[pairs.task_type] - pair_means(pairs) * point.capacity[server]
         )
         assert (point.high - point.low)[~fixed] == pytest.approx(
             level[~fixed], abs=1e-5 / point.free.min()
         )
         assert point.rate + point.rest == pytest.approx(point.free[server])
-        work = (market.arrival_rate * market.mean_duration)[pairs.task_type] * point.rate
+        work = market.arrival_rate[pairs.task_type] * pair_means(pairs) * point.rate
         busy = np.bincount(server, weights=work, minlength=len(point.free))
         assert point.free + busy == pytest.approx(np.ones(len(busy)), abs=1e-4)
 

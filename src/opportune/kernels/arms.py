@@ -9,12 +9,13 @@ Everything works on lists of pairs, so a forbidden pair costs nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.kernels.jit import jit
+from opportune.kernels.jit import inline_by_type, jit
 
 Float = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -26,15 +27,28 @@ class Pairs(NamedTuple):
     start: NDArray[np.int64]  # (R + 1,) first pair of each server
     task_type: NDArray[np.uint32]  # (n,)
     reward: Float  # (n,) s_vr, divided by the largest
+    mean: Float  # E[D] in steps: (V,) by type, or (n, 1) by pair
 
 
 class Market(NamedTuple):
     """What the pairs share: per task type and per server."""
 
     arrival_rate: Float  # (V,) lambda, above 0
-    mean_duration: Float  # (V,) E[D] in steps
     demand: Float  # (V,) k (1 - B): servers that an arriving task takes
     copies: Float  # (R,) equal servers that one row of pairs stands for
+
+
+def _mean_by_shape(mean: Any, v: Any, p: Any) -> Callable[..., float]:
+    """By the number of axes of the type of ``mean``."""
+    if mean.ndim == 1:
+        return lambda mean, v, p: mean[v]  # type: ignore[no-any-return]
+    return lambda mean, v, p: mean[p, 0]  # type: ignore[no-any-return]
+
+
+@inline_by_type(_mean_by_shape)
+def mean_of(mean: Float, v: int, p: int) -> float:
+    """E[D] of pair p, of type v: where durations depend on the server, each pair has its own."""
+    return float(mean[v] if mean.ndim == 1 else mean[p, 0])
 
 
 @jit
@@ -49,8 +63,8 @@ def arm_values(pairs: Pairs, market: Market, price: Float, capacity: Float, serv
         served: (V,) receives sum_r phi_r over L(v,r) > 0, so that lambda_v (demand - served) is
             a subgradient of the dual value by l_v.
     """
-    start, task_type, reward = pairs
-    rate, mean, _, copies = market
+    start, task_type, reward, mean = pairs
+    rate, _, copies = market
     served[:] = 0.0
     total = 0.0
     for r in range(copies.shape[0]):
@@ -61,9 +75,9 @@ def arm_values(pairs: Pairs, market: Market, price: Float, capacity: Float, serv
             for p in range(start[r], start[r + 1]):
                 v = task_type[p]
                 x = reward[p] - price[v]
-                if x > mean[v] * q:
+                if x > mean_of(mean, v, p) * q:
                     gain += rate[v] * x
-                    busy += rate[v] * mean[v]
+                    busy += rate[v] * mean_of(mean, v, p)
             better = gain / busy
             if climbing and better <= q:
                 break
@@ -73,7 +87,7 @@ def arm_values(pairs: Pairs, market: Market, price: Float, capacity: Float, serv
         total += copies[r] * q
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
-            if reward[p] - price[v] > mean[v] * q:
+            if reward[p] - price[v] > mean_of(mean, v, p) * q:
                 served[v] += copies[r] / busy
     return total
 
@@ -95,14 +109,13 @@ def near_pairs(
         margin: (V,) how far below 0 the index may be, per type.
         kept: Receives the positions; with no room for them they are only counted.
     """
-    start, task_type, reward = pairs
+    start, task_type, reward, mean = pairs
     price, capacity = prices
-    mean = market.mean_duration
     n, room = 0, kept.shape[0]
     for r in range(capacity.shape[0]):
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
-            if reward[p] - price[v] - mean[v] * capacity[r] >= -margin[v]:
+            if reward[p] - price[v] - mean_of(mean, v, p) * capacity[r] >= -margin[v]:
                 if n < room:
                     kept[n] = p
                 n += 1
@@ -169,7 +182,7 @@ def top_rewards(pairs: Pairs, copies: Float, wanted: Float, counts: Float, ends:
         counts: (V, bins) scratch: servers by reward, between the type's extremes.
         ends: (3, V) receives the threshold, the least and the largest reward of each type.
     """
-    start, task_type, reward = pairs
+    start, task_type, reward, _ = pairs
     bins = counts.shape[1]
     counts[:] = 0.0
     ends[0], ends[1], ends[2] = 0.0, np.inf, -np.inf
@@ -192,26 +205,27 @@ def top_rewards(pairs: Pairs, copies: Float, wanted: Float, counts: Float, ends:
 
 
 @jit
-def mixing_room(pairs: Pairs, work: Float, alike: Float, more: Float) -> float:
+def mixing_room(pairs: Pairs, rate: Float, alike: Float, more: Float) -> float:
     """The largest eta at which serving alike + eta more by every permitted server is feasible.
 
     Args:
         pairs: The instance's pairs.
-        work: (V,) lambda E[D].
+        rate: (V,) lambda.
         alike: (V,) y of every pair of a type.
         more: (V,) what eta adds to it, at least 0.
 
     Returns:
         eta, or -1 if not even 0 is feasible: y <= phi = 1 - sum lambda E[D] y, linear in eta.
     """
-    start, task_type, _ = pairs
+    start, task_type, _, mean = pairs
     room = np.inf
     for r in range(start.shape[0] - 1):
         busy, growth = 0.0, 0.0
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
-            busy += work[v] * alike[v]
-            growth += work[v] * more[v]
+            work = rate[v] * mean_of(mean, v, p)
+            busy += work * alike[v]
+            growth += work * more[v]
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
             left, pace = 1.0 - busy - alike[v], growth + more[v]

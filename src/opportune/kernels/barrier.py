@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.kernels.arms import Market, Pairs
+from opportune.kernels.arms import Market, Pairs, mean_of
 from opportune.kernels.jit import jit
 
 Float = NDArray[np.float64]
@@ -74,8 +74,8 @@ def center(program: Program, point: Interior, mu: float, part: Float) -> None:
     curvature is left to the first step.)
     """
     pairs, market, _, fixed, loose = program
-    start, task_type, reward = pairs
-    rate, mean, _, copies = market
+    start, task_type, reward, mean = pairs
+    rate, _, copies = market
     price, slack, capacity, free, y, z, low, high = point
     for v in range(price.shape[0]):
         slack[v] = 0.0
@@ -88,10 +88,14 @@ def center(program: Program, point: Interior, mu: float, part: Float) -> None:
             busy = 1.0
             for p in range(start[r], start[r + 1]):
                 v = task_type[p]
-                c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / (mu * part[v])
+                c = (
+                    (reward[p] - price[v] - mean_of(mean, v, p) * capacity[r])
+                    * phi
+                    / (mu * part[v])
+                )
                 x = 2.0 / (2.0 + abs(c) + np.sqrt(c * c + 4.0))
                 x = 1.0 if fixed[p] else 1.0 - x if c > 0.0 else x
-                busy += rate[v] * mean[v] * x
+                busy += rate[v] * mean_of(mean, v, p) * x
             before, phi = phi, 1.0 / busy
             if abs(phi - before) <= 1e-6 * phi:
                 break
@@ -101,7 +105,7 @@ def center(program: Program, point: Interior, mu: float, part: Float) -> None:
             if fixed[p]:
                 y[p], z[p], low[p], high[p] = phi, 0.0, 0.0, 0.0
                 continue
-            c = (reward[p] - price[v] - mean[v] * capacity[r]) * phi / (mu * part[v])
+            c = (reward[p] - price[v] - mean_of(mean, v, p) * capacity[r]) * phi / (mu * part[v])
             x = 2.0 / (2.0 + abs(c) + np.sqrt(c * c + 4.0))
             y[p], z[p] = phi * (1.0 - x if c > 0.0 else x), phi * (x if c > 0.0 else 1.0 - x)
             low[p], high[p] = mu * part[v] / y[p], mu * part[v] / z[p]
@@ -120,8 +124,8 @@ def assemble(
     The sums of each server are kept for :func:`recover`. H only if ``matrix``.
     """
     pairs, market, curvature, fixed, loose = program
-    start, task_type, reward = pairs
-    rate, mean, demand, copies = market
+    start, task_type, reward, mean = pairs
+    rate, demand, copies = market
     price, slack, capacity, free, y, z, low, high = point
     H, right, sums = system
     n_types = price.shape[0]
@@ -146,6 +150,7 @@ def assemble(
             p = first + i
             v = task_type[p]
             kappa, weight, stiff, down = curvature[v], 0.0, curvature[v], 0.0
+            ED = mean_of(mean, v, p)
             f[i], up = rate[v], 0.0
             if not fixed[p]:
                 A, B = low[p] / y[p], high[p] / z[p]
@@ -155,13 +160,13 @@ def assemble(
                 weight = rate[v] / (stiff + B)
                 f[i] = weight * B
             # to the last bit as in recover: h is tiny where a pair is tied
-            c = up - down + reward[p] - kappa * y[p] - price[v] - mean[v] * capacity[r]
-            g[i] = weight * mean[v]
-            P += mean[v] * f[i]
+            c = up - down + reward[p] - kappa * y[p] - price[v] - ED * capacity[r]
+            g[i] = weight * ED
+            P += ED * f[i]
             X += f[i] * stiff
-            Y += mean[v] * g[i]
+            Y += ED * g[i]
             a += rate[v] * down + f[i] * c
-            b -= mean[v] * (rate[v] * y[p] + weight * c)
+            b -= ED * (rate[v] * y[p] + weight * c)
             right[v] += m * (rate[v] * y[p] + weight * c)
             if matrix:
                 H[v, v] += m * weight
@@ -226,8 +231,8 @@ def recover(
         The largest multiples (at most 1e30) of the primal and of the dual part.
     """
     pairs, market, curvature, fixed, loose = program
-    start, task_type, reward = pairs
-    rate, mean, _, copies = market
+    start, task_type, reward, mean = pairs
+    rate, _, copies = market
     price, slack, capacity, _, y, z, low, high = point
     primal, dual = 1e30, 1e30
     for v in range(price.shape[0]):
@@ -249,8 +254,9 @@ def recover(
                 continue
             B = high[p] / z[p]
             weight = rate[v] / (low[p] / y[p] + curvature[v] + B)
+            ED = mean_of(mean, v, p)
             a -= weight * B * step.price[v]
-            b += weight * mean[v] * step.price[v]
+            b += weight * ED * step.price[v]
         dq, dphi = (P * a - X * b) / size, (Y * a + P * b) / size
         step.capacity[r], step.free[r] = dq, dphi
         for p in range(start[r], start[r + 1]):
@@ -258,12 +264,12 @@ def recover(
             if fixed[p]:
                 step.rate[p] = dphi
                 continue
-            A, B = low[p] / y[p], high[p] / z[p]
+            A, B, ED = low[p] / y[p], high[p] / z[p], mean_of(mean, v, p)
             up = (aim.mu * aim.part[v] - aim.low[p]) / y[p]
             down = (aim.mu * aim.part[v] - aim.high[p]) / z[p]
             kappa = curvature[v]
-            c = up - down + reward[p] - kappa * y[p] - price[v] - mean[v] * capacity[r]
-            dy = (c - step.price[v] - mean[v] * dq + B * dphi) / (A + kappa + B)
+            c = up - down + reward[p] - kappa * y[p] - price[v] - ED * capacity[r]
+            dy = (c - step.price[v] - ED * dq + B * dphi) / (A + kappa + B)
             dz = dphi - dy
             da, db = up - low[p] - A * dy, down - high[p] - B * dz
             step.rate[p], step.rest[p], step.low[p], step.high[p] = dy, dz, da, db

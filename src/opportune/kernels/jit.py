@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.extending import overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +30,34 @@ KERNELS_STAMP = _stamp()
 
 def jit(function: F) -> F:
     """Compile a kernel: no Python objects, no bounds checks, IEEE arithmetic as written."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    return _compile(function, {"nogil": True, "error_model": "numpy"})
+
+
+def jit_in_place(function: F) -> F:
+    """Compile a kernel that allocates nothing: as :func:`jit`, without counting references.
+
+    A kernel that hands many arrays from call to call otherwise spends most of its time counting
+    who holds them. The caller in Python holds them all.
+    """
+    return _compile(function, {"nogil": True, "error_model": "numpy", "_nrt": False})
+
+
+def inline_by_type(choose: Callable[..., Any]) -> Callable[[F], F]:
+    """Write one of several functions into compiled code, by the types of its arguments.
+
+    ``choose`` takes the types and returns the function; the decorated one is what Python runs.
+    Nothing is called: what is chosen costs what it says (a call would count references).
+    """
+
+    def decorate(function: F) -> F:
+        choose.__annotations__ = {}  # numba compares signatures, annotations included
+        overload(function, inline="always")(choose)
+        return function
+
+    return decorate
+
+
+def _compile(function: F, options: dict[str, Any]) -> F:
     try:
         compiled: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no place to write a cache to: compile anew in every process

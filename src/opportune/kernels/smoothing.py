@@ -14,13 +14,14 @@ and is never formed: the step comes from conjugate gradients over the pairs with
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.kernels.arms import Market, Pairs
-from opportune.kernels.jit import jit
+from opportune.kernels.arms import Market, Pairs, mean_of
+from opportune.kernels.jit import inline_by_type, jit
 
 Float = NDArray[np.float64]
 
@@ -36,6 +37,25 @@ class Active(NamedTuple):
     share: NDArray[np.float32]  # (n,) sigma
     spread: NDArray[np.float32]  # (n,) w
     free: Float  # (R,) phi
+    mean: Float  # E[D]: (V,) by type, or room for (n, 1) by pair
+
+
+def _keep_by_shape(kept: Any, i: Any, mean: Any, p: Any) -> Callable[..., None]:
+    """By the number of axes of the type of ``mean``."""
+    if mean.ndim == 1:
+        return lambda kept, i, mean, p: None
+
+    def keep(kept, i, mean, p):  # type: ignore[no-untyped-def]
+        kept[i, 0] = mean[p, 0]
+
+    return keep
+
+
+@inline_by_type(_keep_by_shape)
+def keep_mean(kept: Float, i: int, mean: Float, p: int) -> None:
+    """Where each pair has a mean of its own, the one of pair p in place i."""
+    if mean.ndim == 2:
+        kept[i, 0] = mean[p, 0]
 
 
 @jit
@@ -47,8 +67,8 @@ def smooth_arms(
     The guess receives q, ``active`` the pairs in use; ``slope`` (2, V) receives
     sum_r phi sigma and sum_r phi w / tau.
     """
-    start, task_type, reward = pairs
-    rate, mean, _, copies = market
+    start, task_type, reward, mean = pairs
+    rate, _, copies = market
     price, capacity, tau = point
     cut, steep = CUT * tau, 1.0 / tau
     slope[:] = 0.0
@@ -60,14 +80,14 @@ def smooth_arms(
             gain, busy = 0.0, 1.0
             for p in range(start[r], start[r + 1]):
                 v = task_type[p]
-                x = reward[p] - price[v] - mean[v] * q
+                x = reward[p] - price[v] - mean_of(mean, v, p) * q
                 if x > cut:
                     gain += rate[v] * x
-                    busy += rate[v] * mean[v]
+                    busy += rate[v] * mean_of(mean, v, p)
                 elif x > -cut:
                     e = np.exp(-abs(x) * steep)
                     gain += rate[v] * (tau * np.log1p(e) + max(x, 0.0))
-                    busy += rate[v] * mean[v] * ((1.0 if x > 0.0 else e) / (1.0 + e))
+                    busy += rate[v] * mean_of(mean, v, p) * ((1.0 if x > 0.0 else e) / (1.0 + e))
             move = (gain - q) / busy
             q += move
             if abs(move) <= fine:
@@ -78,7 +98,7 @@ def smooth_arms(
         gain, busy = 0.0, 1.0
         for p in range(start[r], start[r + 1]):
             v = task_type[p]
-            x = reward[p] - price[v] - mean[v] * q
+            x = reward[p] - price[v] - mean_of(mean, v, p) * q
             if x > -cut:
                 share, spread, value = 1.0, 0.0, x
                 if x <= cut:
@@ -87,10 +107,11 @@ def smooth_arms(
                     spread = share * (1.0 - share)
                     value = tau * np.log1p(e) + max(x, 0.0)
                 gain += rate[v] * value
-                busy += rate[v] * mean[v] * share
+                busy += rate[v] * mean_of(mean, v, p) * share
                 active.task_type[n] = v
                 active.share[n] = share
                 active.spread[n] = spread
+                keep_mean(active.mean, n, mean, p)
                 n += 1
         free = 1.0 / busy
         active.free[r] = free
@@ -106,8 +127,8 @@ def smooth_arms(
 @jit
 def _curve(active: Active, market: Market, tau: float, x: Float, out: Float) -> None:
     """out = H x, H the Hessian of the arms."""
-    start, task_type, share, spread, free = active
-    rate, mean, _, copies = market
+    start, task_type, share, spread, free, mean = active
+    rate, _, copies = market
     out[:] = 0.0
     for r in range(copies.shape[0]):
         used = 0.0
@@ -118,8 +139,9 @@ def _curve(active: Active, market: Market, tau: float, x: Float, out: Float) -> 
         weight, back = copies[r] * free[r] / tau, 0.0
         for i in range(start[r], start[r + 1]):
             v = task_type[i]
-            change = rate[v] * spread[i] * (x[v] - mean[v] * used)
-            back += mean[v] * change
+            ED = mean_of(mean, v, i)
+            change = rate[v] * spread[i] * (x[v] - ED * used)
+            back += ED * change
             out[v] += weight * change
         back *= weight * free[r]
         for i in range(start[r], start[r + 1]):

@@ -72,7 +72,7 @@ def first_prices(problem: PairProblem) -> tuple[Float, float]:
     as all are on average, and if their time cost nothing.
     """
     market = problem.market
-    busy = float((problem.demand_weight * market.mean_duration).sum() / market.copies.sum())
+    busy = float(problem.demand_weight @ usual_mean(problem) / market.copies.sum())
     wanted = market.demand / max(1.0 - busy, 0.02)
     counts, ends = np.empty((problem.n_types, BINS)), np.empty((3, problem.n_types))
     top_rewards(problem.pairs, market.copies, wanted, counts, ends)
@@ -83,6 +83,16 @@ def first_prices(problem: PairProblem) -> tuple[Float, float]:
     weight = problem.demand_weight
     spread = float(weight @ deviation / weight.sum()) * np.sqrt(12.0)
     return ends[0].copy(), spread if spread > 1e-6 else 1.0
+
+
+def usual_mean(problem: PairProblem) -> Float:
+    """(types,) E[D] of a type, on the mean of its pairs where it depends on the server."""
+    pairs = problem.pairs
+    if pairs.mean.ndim == 1:
+        return pairs.mean
+    n = np.bincount(pairs.task_type, minlength=problem.n_types)
+    total = np.bincount(pairs.task_type, weights=pairs.mean[:, 0], minlength=problem.n_types)
+    return np.asarray(total / np.maximum(n, 1))
 
 
 def descend(search: Search, price: Float, tau: float, last: float) -> float:
@@ -99,6 +109,7 @@ def descend(search: Search, price: Float, tau: float, last: float) -> float:
         np.empty(n, dtype=np.float32),
         np.empty(n, dtype=np.float32),
         np.ones(problem.n_servers),
+        problem.pairs.mean if problem.pairs.mean.ndim == 1 else np.empty((n, 1)),
     )
     capacity = np.zeros(problem.n_servers)
     for heating in range(MOST_HEATINGS + 1):

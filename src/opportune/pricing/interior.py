@@ -309,10 +309,14 @@ def _reordered(problem: PairProblem, columns: Columns) -> tuple[PairProblem, Int
     place = np.lexsort((rank[pairs.task_type], columns.server))
     reordered = replace(
         problem,
-        pairs=Pairs(pairs.start, rank[pairs.task_type][place], pairs.reward[place]),
+        pairs=Pairs(
+            pairs.start,
+            rank[pairs.task_type][place],
+            pairs.reward[place],
+            pairs.mean[order] if pairs.mean.ndim == 1 else pairs.mean[place],
+        ),
         market=Market(
             market.arrival_rate[order],
-            market.mean_duration[order],
             market.demand[order],
             market.copies,
         ),

@@ -55,18 +55,18 @@ def least_squares_weights(
     rate = instance.arrival_rate[used]
     market = Market(
         rate,
-        instance.mean_duration[used],
         demand.servers_per_arrival(instance)[used],
         instance.on_duty,
     )
     keep = np.ones(len(server), dtype=np.bool_)
-    y = _solve(market, (server, task_type), fixed, loose)
+    mean = instance.mean_duration[used]
+    y = _solve(market, (server, task_type, mean), fixed, loose)
     idle = ~fixed & loose[task_type] & (y < IDLE)
     if idle.any():
         keep = ~idle
         y[idle] = 0.0
-        y[keep] = _solve(market, (server[keep], task_type[keep]), fixed[keep], loose)
-    work = (rate * market.mean_duration)[task_type] * y
+        y[keep] = _solve(market, (server[keep], task_type[keep], mean), fixed[keep], loose)
+    work = (rate * mean)[task_type] * y
     busy = np.bincount(server, weights=work, minlength=instance.n_servers)
     free = np.asarray(1.0 - busy, dtype=np.float64)
     y[fixed] = free[server[fixed]]
@@ -76,14 +76,17 @@ def least_squares_weights(
 
 
 def _solve(
-    market: Market, pairs: tuple[NDArray[np.int64], NDArray[np.int64]], fixed: Bool, loose: Bool
+    market: Market,
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64], Float],
+    fixed: Bool,
+    loose: Bool,
 ) -> Float:
-    """(n,) y of pairs given by server (ascending) and type."""
-    server, task_type = pairs
+    """(n,) y of pairs given by server (ascending), type and E[D]."""
+    server, task_type, mean = pairs
     n_types, n_servers = len(market.demand), len(market.copies)
     start = np.searchsorted(server, np.arange(n_servers + 1))
     problem = PairProblem(
-        pairs=Pairs(start, task_type.astype(np.uint32), np.zeros(len(server))),
+        pairs=Pairs(start, task_type.astype(np.uint32), np.zeros(len(server)), mean),
         market=market,
         at_most=False,
         unit=1.0,

@@ -33,7 +33,7 @@ class PairProblem:
 
     Attributes:
         pairs: Permitted pairs of a merged type and a merged server.
-        market: Per merged type: arrival rate (summed), mean duration, demand; per merged
+        market: Per merged type: arrival rate (summed), demand; per merged
             server: how many it stands for. A server on duty for a share a_r of the time counts
             a_r: with u = a_r u' and phi = a_r phi' its constraints are those of any other.
         at_most: Whether tasks may be turned away at will: OCC-LP(<=).
@@ -48,6 +48,11 @@ class PairProblem:
     unit: float
     class_of: Int
     group_of: Int
+
+    @property
+    def pair_mean(self) -> Float:
+        """(n,) E[D] of every pair."""
+        return pair_means(self.pairs)
 
     @property
     def n_pairs(self) -> int:
@@ -86,6 +91,18 @@ class PairProblem:
         return np.asarray(known[self.class_of])
 
 
+def pair_means(pairs: Pairs) -> Float:
+    """(n,) E[D] of every pair, by type or its own."""
+    if pairs.mean.ndim == 1:
+        return np.asarray(pairs.mean[pairs.task_type])
+    return np.asarray(pairs.mean[:, 0])
+
+
+def means_at(pairs: Pairs, place: Int | NDArray[np.bool_]) -> Float:
+    """``mean`` of the lists that hold the pairs at these places."""
+    return pairs.mean if pairs.mean.ndim == 1 else pairs.mean[place]
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """Some pairs of a problem, in order.
@@ -113,7 +130,8 @@ def columns_at(problem: PairProblem, place: Int) -> Columns:
     """The pairs at these positions (ascending)."""
     pairs = problem.pairs
     start = np.searchsorted(place, pairs.start)
-    return Columns(place, Pairs(start, pairs.task_type[place], pairs.reward[place]))
+    chosen = pairs.task_type[place], pairs.reward[place], means_at(pairs, place)
+    return Columns(place, Pairs(start, *chosen))
 
 
 def near_columns(
@@ -159,11 +177,11 @@ def _listed(instance: LossInstance, demand: Demand, reward: Float, factor: float
     unit = float(reward.max(initial=0.0)) or 1.0
     start = np.zeros(instance.n_servers + 1, dtype=np.int64)
     np.cumsum(allowed.sum(axis=0), out=start[1:])
-    pairs = Pairs(start, np.empty(start[-1], dtype=np.uint32), np.empty(start[-1]))
+    mean = instance.mean_duration[used]
+    pairs = Pairs(start, np.empty(start[-1], dtype=np.uint32), np.empty(start[-1]), mean)
     list_pairs(reward, allowed, unit, pairs)
     market = Market(
         instance.arrival_rate[used] * factor,
-        instance.mean_duration[used],
         wanted[used],
         instance.on_duty,
     )
@@ -181,10 +199,14 @@ def merge_equal(problem: PairProblem) -> PairProblem:
     """
     pairs, market = problem.pairs, problem.market
     prints = np.zeros(problem.n_types, np.uint64), np.zeros(problem.n_servers, np.uint64)
-    fingerprints(pairs, pairs.reward.view(np.uint64), prints)
-    types = np.column_stack(
-        [prints[0], market.mean_duration.view(np.uint64), market.demand.view(np.uint64)]
-    )
+    bits = pairs.reward.view(np.uint64)
+    if pairs.mean.ndim == 2:  # pairs are equal if both are: any mixture of the bits will do
+        bits = bits ^ (pairs.mean[:, 0].view(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    fingerprints(pairs, bits, prints)
+    keys = [prints[0], market.demand.view(np.uint64)]
+    if pairs.mean.ndim == 1:
+        keys.append(pairs.mean.view(np.uint64))
+    types = np.column_stack(keys)
     class_of, type_at = _first_appearance(types)
     group_of, server_at = _first_appearance(prints[1][:, None])
     if len(type_at) == problem.n_types and len(server_at) == problem.n_servers:
@@ -202,10 +224,10 @@ def merge_equal(problem: PairProblem) -> PairProblem:
             start,
             class_of[pairs.task_type[place]].astype(np.uint32),
             pairs.reward[place],
+            pairs.mean[type_at] if pairs.mean.ndim == 1 else pairs.mean[place],
         ),
         market=Market(
             _sums(class_of, market.arrival_rate),
-            market.mean_duration[type_at],
             market.demand[type_at],
             _sums(group_of, market.copies),
         ),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opportune.kernels.arms import mixing_room
 from opportune.kernels.smoothing import CUT
-from opportune.pricing.pairs import Columns, PairProblem, all_columns, near_columns
+from opportune.pricing.pairs import Columns, PairProblem, all_columns, near_columns, pair_means
 from opportune.pricing.search import Search
 
 Float = NDArray[np.float64]
@@ -70,10 +70,11 @@ def rounded_rates(
     price, capacity = prices
     columns = near_columns(problem, price, capacity, CUT * tau)
     task_type, server = columns.pairs.task_type, columns.server
-    cost = market.mean_duration[task_type] * capacity[server]
+    mean = pair_means(columns.pairs)
+    cost = mean * capacity[server]
     index = columns.pairs.reward - price[task_type] - cost
     share = 1.0 / (1.0 + np.exp(np.clip(-index / tau, -700.0, 700.0)))
-    work = (market.arrival_rate * market.mean_duration)[task_type] * share
+    work = market.arrival_rate[task_type] * mean * share
     free = 1.0 / (1.0 + np.bincount(server, weights=work, minlength=problem.n_servers))
     return columns, free[server] * share
 
@@ -87,8 +88,7 @@ def _mixed(problem: PairProblem, columns: Columns, rate: Float, missing: Float) 
     """
     pairs, market = problem.pairs, problem.market
     permitted = permitted_servers(problem)
-    work = market.arrival_rate * market.mean_duration
-    eta = mixing_room(pairs, work, market.demand / permitted, missing / permitted)
+    eta = mixing_room(pairs, market.arrival_rate, market.demand / permitted, missing / permitted)
     if eta < 0.0:
         return None
     eta *= 1.0 - 1e-9

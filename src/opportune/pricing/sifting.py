@@ -21,6 +21,7 @@ from opportune.pricing.pairs import (
     all_columns,
     columns_at,
     near_columns,
+    pair_means,
 )
 from opportune.pricing.recovery import offer_feasible
 from opportune.pricing.search import Search
@@ -127,9 +128,10 @@ def choose_columns(problem: PairProblem, prices: tuple[Float, Float], margin: fl
         if problem.at_most:
             return columns
         task_type, server = columns.pairs.task_type, columns.server
-        cost = market.mean_duration[task_type] * capacity[server]
+        mean = pair_means(columns.pairs)
+        cost = mean * capacity[server]
         positive = columns.pairs.reward - price[task_type] > cost
-        work = (market.arrival_rate * market.mean_duration)[task_type] * positive
+        work = market.arrival_rate[task_type] * mean * positive
         free = 1.0 / (1.0 + np.bincount(server, weights=work, minlength=problem.n_servers))
         near = np.bincount(
             task_type, weights=(market.copies * free)[server], minlength=problem.n_types
