@@ -76,18 +76,16 @@ def fit_arrivals(log: Log, task_type: Int, n_types: int, step: Step, periods: in
     """Rates of a log.
 
     Args:
-        log: The log.
+        log: The log; its tasks arrived at two times at least.
         task_type: (n,) type of each task.
         n_types: Number of types.
         step: The step.
         periods: Periods of a day; 1 for no profile.
 
     Raises:
-        InputError: If all tasks arrived at one time, or there is more than one arrival a step.
+        InputError: If there is more than one arrival a step, or a period is not of whole steps.
     """
     span = float(log.arrival[-1] - log.arrival[0])
-    if not span > 0:
-        raise InputError(Problem("log.time", "one time for all tasks", "arrivals over some time"))
     window = span * log.n_tasks / (log.n_tasks - 1)  # the last gap has not been seen to its end
     steps = window / step.length
     count = np.bincount(task_type, minlength=n_types)

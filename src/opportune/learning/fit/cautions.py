@@ -14,6 +14,7 @@ from opportune.learning.fit.log import Log
 from opportune.learning.fit.outcomes import Scores
 from opportune.learning.fit.services import LEAST_FOR_LAW, Services
 from opportune.learning.fit.steps import LENGTHENED, PEAK_ARRIVALS, Step
+from opportune.learning.fit.task_types import Clusters
 from opportune.model.loss import LossInstance
 from opportune.model.spelling import counted
 
@@ -83,6 +84,10 @@ class Fitted(Protocol):
         """(V, R) services of each pair."""
 
     @property
+    def clusters(self) -> Clusters | None:
+        """Types made of contexts."""
+
+    @property
     def presence(self) -> Float | None:
         """(R,) share of time there."""
 
@@ -95,6 +100,7 @@ def cautions_of(fit: Fitted) -> list[str]:
     """The sentences, the most important first."""
     return [
         *_score_cautions(fit),
+        *_type_cautions(fit),
         *_exploration_cautions(fit),
         *(_drift_caution(test) for test in fit.drifted),
         *_duration_cautions(fit),
@@ -135,6 +141,15 @@ def _score_cautions(fit: Fitted) -> Iterator[str]:
         yield (
             f"the table's predictions are off: slope {scores.calibration.slope:.2f} "
             f"+/- {2 * scores.calibration.slope_error:.2f}, 1 is right"
+        )
+
+
+def _type_cautions(fit: Fitted) -> Iterator[str]:
+    clusters = fit.clusters
+    if clusters is not None and clusters.losses and clusters.is_most:
+        yield (
+            f"{counted(len(clusters.center), 'task type')} were made of the contexts, the most "
+            "that were tried: more may predict better, --types says how many"
         )
 
 

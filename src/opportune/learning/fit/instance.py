@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from opportune.errors import InputError, Problem
 from opportune.learning.fit.arrivals import Arrivals, fit_arrivals
@@ -132,13 +133,19 @@ def fit_log(log: Log, settings: FitSettings | None = None) -> Fit:
     Raises:
         InputError: If the log lacks what is needed: servers, durations, outcomes, types.
     """
-    settings = FitSettings() if settings is None else settings
+    with threadpool_limits(limits=1, user_api="blas"):  # many small products: threads only wait
+        return _fitted(log, FitSettings() if settings is None else settings)
+
+
+def _fitted(log: Log, settings: FitSettings) -> Fit:
     if not log.servers:
         raise InputError(
             Problem("log.server", "nobody served any task", "services with the name of a server")
         )
     if log.n_tasks < 2:
         raise InputError(Problem("log", f"{log.n_tasks} task", "at least two tasks"))
+    if not log.arrival[-1] > log.arrival[0]:
+        raise InputError(Problem("log.time", "one time for all tasks", "arrivals over some time"))
     step = choose_step(log, settings.step)
     task_type, names, clusters = _types(log, settings)
     shape = (len(names), len(log.servers))

@@ -98,12 +98,6 @@ class Log:
         """(n,) services of each task; 0 where nobody served it."""
         return np.bincount(self.task, minlength=self.n_tasks)
 
-    @property
-    def end(self) -> float:
-        """The last time of anything in the log."""
-        known = self.start + self.duration
-        return float(max(self.arrival[-1], np.nanmax(known, initial=self.arrival[-1])))
-
 
 def read_log(
     path: str | Path, columns: Columns | None = None, rules: LogRules | None = None

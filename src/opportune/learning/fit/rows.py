@@ -19,6 +19,9 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
+LARGEST = 1e15
+"""Times and durations beyond are refused: whole numbers stay exact below."""
+
 MOST_WAIT = 0.125
 """A clock that shows less than at the arrival is the next day's if it comes within this share of
 a day after it; else it is a mistake."""
@@ -131,7 +134,13 @@ class Reader:
         found = read_times(self.cells(role))
         expected = "a number or an ISO date and time, the same kind in all rows"
         self.findings.refuse(role, "no time", found.bad, (expected, ""))
+        self.refuse_large(role, found.value)
         return found
+
+    def refuse_large(self, role: str, value: Float) -> None:
+        """Refuse times and durations that no clock shows."""
+        told = (f"times within {LARGEST:g} units", "is the unit of time the right one?")
+        self.findings.refuse(role, "too large a number", np.abs(value) > LARGEST, told)
 
 
 def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str) -> Rows:
@@ -276,6 +285,7 @@ def _durations(reader: Reader, start: Float, served: Bool, offset: Float) -> tup
     """Durations, and whether the service had ended; without an end it is censored."""
     if "duration" in reader.places:
         duration = reader.numbers("duration")
+        reader.refuse_large("duration", duration)
     elif "end" in reader.places:
         end = reader.times("end").value + offset
         duration = end - start

@@ -25,7 +25,13 @@ from opportune.learning.fit.survival import (
     kaplan_meier,
     memoryless_test,
 )
-from opportune.model.duration import Deterministic, Duration, Empirical, Geometric
+from opportune.model.duration import (
+    MAX_STEPS,
+    Deterministic,
+    Duration,
+    Empirical,
+    Geometric,
+)
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -122,7 +128,21 @@ class Observed:
 
 
 def observed(task_type: Int, server: Int, duration: Float, complete: Bool, step: float) -> Observed:
-    """The services that teach a duration: those that ended, or were seen for a step at least."""
+    """The services that teach a duration: those that ended, or were seen for a step at least.
+
+    Raises:
+        InputError: If one is longer than an instance can have.
+    """
+    longest = float(np.nanmax(duration, initial=0.0)) / step
+    if longest > MAX_STEPS:
+        raise InputError(
+            Problem(
+                "--step",
+                f"{step:g} makes a duration of {longest:.3g} steps",
+                f"at most {MAX_STEPS} steps",
+                "choose a longer step",
+            )
+        )
     survived = np.where(np.isnan(duration), 0.0, np.floor(duration / step + 1e-9))
     use = ~np.isnan(duration) & (complete | (survived >= 1))
     steps = np.where(complete, whole_steps(np.nan_to_num(duration), step), survived)

@@ -22,7 +22,7 @@ from opportune.learning.fit.outcomes import FOLDS, Seen, held_out, point_losses
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-CANDIDATES = (1, 2, 4, 8, 16, 32)
+CANDIDATES = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of clusters that are tried."""
 
 LEAST_TASKS = 20
@@ -51,6 +51,11 @@ class Clusters:
     center: Float
     scaling: Scaling
     losses: dict[int, tuple[float, float]]
+
+    @property
+    def is_most(self) -> bool:
+        """Whether it is the largest number of clusters that was tried."""
+        return bool(self.losses) and len(self.center) >= max(self.losses)
 
     @property
     def names(self) -> tuple[str, ...]:
