@@ -41,8 +41,8 @@ class Market(NamedTuple):
 def _mean_by_shape(mean: Any, v: Any, p: Any) -> Callable[..., float]:
     """By the number of axes of the type of ``mean``."""
     if mean.ndim == 1:
-        return lambda mean, v, p: mean[v]  # type: ignore[no-any-return]
-    return lambda mean, v, p: mean[p, 0]  # type: ignore[no-any-return]
+        return lambda mean, v, p: mean[v]
+    return lambda mean, v, p: mean[p, 0]
 
 
 @inline_by_type(_mean_by_shape)

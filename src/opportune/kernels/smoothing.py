@@ -45,9 +45,10 @@ def _keep_by_shape(kept: Any, i: Any, mean: Any, p: Any) -> Callable[..., None]:
     if mean.ndim == 1:
         return lambda kept, i, mean, p: None
 
-    def keep(kept, i, mean, p):  # type: ignore[no-untyped-def]
+    def keep(kept: Any, i: Any, mean: Any, p: Any) -> None:
         kept[i, 0] = mean[p, 0]
 
+    keep.__annotations__ = {}  # as in inline_by_type
     return keep
 
 
