@@ -45,14 +45,24 @@ def test_records_come_back_in_order_with_their_numbers(journal: Journal) -> None
 
 @pytest.mark.parametrize(
     ("after", "limit", "numbers"),
-    [(0, 2, [1, 2]), (1, None, [2, 3, 4]), (2, 1, [3]), (4, None, []), (9, 5, []), (0, 0, [])],
+    [
+        (0, 2, [1, 2]),
+        (0, 3, [1, 2, 3]),
+        (1, None, [2, 3, 4]),
+        (2, 1, [3]),
+        (4, None, []),
+        (9, 5, []),
+        (0, 0, []),
+        (0, 1, [1]),
+    ],
 )
 def test_reading_starts_behind_a_number_and_ends_at_a_limit(
     journal: Journal, after: int, limit: int | None, numbers: list[int]
 ) -> None:
     token = journal.acquire("a")
     written(journal, "a", token, b"1")
-    written(journal, "a", token, b"2", b"3", b"4")
+    written(journal, "a", token, b"2", b"3")
+    written(journal, "a", token, b"4")
     assert [record.sequence for record in journal.read("a", after, limit)] == numbers
 
 

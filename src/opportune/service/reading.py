@@ -202,7 +202,7 @@ def pool_body(state: State, now: float) -> PoolBody | None:
         id=state.pool,
         settings=state.settings,
         servers=len(present),
-        servers_free=sum(state.closed[r] == 0 for r, _ in present),
+        servers_free=sum(int(state.closed[r] == 0) for r, _ in present),
         slots=sum(server.settings.capacity for _, server in present),
         slots_open=state.open_slots,
         tasks_open=state.n_tasks_open,

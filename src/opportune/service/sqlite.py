@@ -292,6 +292,8 @@ class SqliteJournal:
                     if after < sequence <= end:
                         after = sequence
                         yield Record(sequence, record)
+                if after == end:
+                    return
             if after == start:
                 raise _damaged(pool, after + 1)
 

@@ -1,0 +1,30 @@
+"""``opportune backup``: copy a journal while the service goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from opportune.cli.extras import missing_package
+from opportune.cli.output import print_note
+
+try:
+    from opportune.service.sqlite_file import backup_file
+except ModuleNotFoundError as error:
+    raise missing_package(error, "opportune backup") from error
+
+
+def backup(
+    out: Annotated[Path, Parameter(help="The copy: a file that does not exist yet.")],
+    /,
+    *,
+    database: Annotated[Path, Parameter(help="The service's database.")] = Path("opportune.db"),
+) -> None:
+    """Copy the journal to one file, as it is at one moment; the service may be running.
+
+    `opportune serve --database COPY` serves from it; API keys are in a file of their own.
+    """
+    backup_file(database, out)
+    print_note(f"backup: {out}, {out.stat().st_size} bytes")

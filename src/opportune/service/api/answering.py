@@ -1,0 +1,131 @@
+"""What all ordinary handlers share: the scope they need, replies, errors, documented problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from litestar import Request, Response
+from litestar.connection import ASGIConnection
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.handlers import BaseRouteHandler
+from litestar.openapi.datastructures import ResponseSpec
+
+from opportune.errors import OpportuneError, Problem, shorten
+from opportune.service.api.calls import Call, administer, carry_out
+from opportune.service.commands import Command
+from opportune.service.problems import (
+    PROBLEM_JSON,
+    STATUS,
+    ProblemBody,
+    RefusalError,
+    Reply,
+    problem,
+)
+
+AnyRequest = Request[Any, Any, Any]
+
+_log = structlog.get_logger("http")
+
+_BY_STATUS = {
+    400: "malformed",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "too-large",
+    415: "unsupported-media-type",
+    422: "invalid",
+    503: "unavailable",
+}
+
+
+def call_of(request: ASGIConnection[Any, Any, Any, Any]) -> Call:
+    """What the gate found out about a request."""
+    call: Call = request.scope["state"]["call"]
+    return call
+
+
+def check_scope(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """A guard: the caller's key must be for what the handler does.
+
+    Raises:
+        RefusalError: If it is not.
+    """
+    scope = handler.opt.get("scope")
+    if scope is not None:
+        call_of(connection).allow(scope)
+
+
+def respond(reply: Reply) -> Response[Any]:
+    """A reply as the framework wants it."""
+    return Response(
+        content=reply.body,
+        status_code=reply.status,
+        media_type=reply.media_type if reply.status != 204 else None,
+        headers=reply.headers,
+    )
+
+
+async def administered(request: AnyRequest, pool: str, command: Command) -> Response[Any]:
+    """Carry out what only an administrator may, and note it."""
+    return respond(await administer(call_of(request), pool, command, await request.body()))
+
+
+async def carried_out(request: AnyRequest, pool: str, command: Command) -> Response[Any]:
+    """Carry out a command."""
+    return respond(await carry_out(call_of(request), pool, command, await request.body()))
+
+
+def on_refusal(request: AnyRequest, error: RefusalError) -> Response[Any]:
+    """A refusal."""
+    return respond(error.reply)
+
+
+def on_http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
+    """An error of the framework: no such route, a body that is not what is expected."""
+    items = []
+    status = error.status_code
+    if isinstance(error, ValidationException):
+        status = 422
+        extra = error.extra if isinstance(error.extra, list) else []
+        items = [
+            Problem(str(one.get("key", "body")), "", str(one.get("message", ""))) for one in extra
+        ]
+    code = _BY_STATUS.get(status, "internal" if status >= 500 else "malformed")
+    headers = {k.lower(): v for k, v in (error.headers or {}).items()}
+    told = problem(code, shorten(error.detail, 500), items, headers)
+    return respond(told)
+
+
+def on_our_error(request: AnyRequest, error: OpportuneError) -> Response[Any]:
+    """Input that the planner or the storage refuses."""
+    return respond(problem("invalid", str(error), error.problems))
+
+
+def on_fault(request: AnyRequest, error: Exception) -> Response[Any]:
+    """A fault of ours."""
+    _log.error("a request failed", path=request.scope["path"], exc_info=error)
+    return respond(problem("internal", "see the service's log"))
+
+
+def problems(*codes: str) -> dict[int, ResponseSpec]:
+    """The problems that a handler may answer with, for its documentation."""
+    every = ("malformed", "unauthenticated", "forbidden", "too-large", "rate-limited", *codes)
+    found: dict[int, list[str]] = {}
+    for code in every:
+        found.setdefault(STATUS[code][0], []).append(code)
+    return {
+        status: ResponseSpec(
+            ProblemBody,
+            description=", ".join(names),
+            media_type=PROBLEM_JSON,
+            generate_examples=False,
+        )
+        for status, names in sorted(found.items())
+    }
+
+
+def also(status: int, body: Any, description: str) -> dict[int, ResponseSpec]:
+    """A second good answer of a handler, for its documentation."""
+    return {status: ResponseSpec(body, description=description, generate_examples=False)}

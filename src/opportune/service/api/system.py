@@ -1,0 +1,52 @@
+"""Is it alive, can it serve, how is it doing, what can it be asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Response, get
+from litestar.enums import MediaType
+
+from opportune.service.api.answering import AnyRequest, call_of, problems, respond
+from opportune.service.api.gate import VERB
+from opportune.service.problems import Reply, encode_json, problem
+
+
+@get("/livez", responses=problems())
+async def livez() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "alive"}
+
+
+@get("/readyz", responses=problems("unavailable"))
+async def readyz(request: AnyRequest) -> Response[dict[str, str]]:
+    """All pools are read and can be written."""
+    node = call_of(request).node
+    failed = [f"{pool}: {owner.failed}" for pool, owner in node.owners.items() if owner.failed]
+    if failed or not node.ready:
+        return respond(problem("unavailable", "; ".join(failed) or "starting or stopping"))
+    return respond(Reply(200, encode_json({"status": "ready"})))
+
+
+@get("/metrics", opt={"scope": "read"}, media_type=MediaType.TEXT, responses=problems())
+async def metrics(request: AnyRequest) -> Response[Any]:
+    """Prometheus metrics."""
+    text = call_of(request).node.metrics.text()
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@get("/openapi.json", include_in_schema=False)
+async def openapi(request: AnyRequest) -> Response[bytes]:
+    """The API's document."""
+    return respond(Reply(200, encode_json(document(request.app.openapi_schema.to_schema()))))
+
+
+def document(schema: dict[str, Any]) -> dict[str, Any]:
+    """The framework's document as ours: an action stands behind a colon, scores come as CSV too."""
+    paths = {path.replace(f"/{VERB}", ":"): value for path, value in schema["paths"].items()}
+    content = paths["/v1/pools/{pool}/scores"]["put"]["requestBody"]["content"]
+    content["text/csv"] = {"schema": {"type": "string"}}
+    return {**schema, "paths": paths}
+
+
+HANDLERS = (livez, readyz, metrics, openapi)

@@ -1,0 +1,196 @@
+"""API keys: who may ask, and for what.
+
+A key is ``opp_PREFIX_SECRET``: the prefix finds it, the secret has 256 bits. The file of keys
+(JSON, readable by its owner only) holds SHA-256 of the secret, so reading it lets nobody in. A key
+is shown once, when it is made. The service reads the file again when it changes: a revoked key ends
+within a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from opportune.errors import InputError, Problem
+
+SCOPES = ("decide", "report", "read", "admin")
+"""What a key may be for; ``admin`` may do all of it."""
+
+BRAND = "opp"
+"""What every key begins with, so that a scanner of repositories can find a leaked one."""
+
+LOOK_AGAIN = 1.0
+"""Seconds between two looks at the file."""
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """A key as it is stored.
+
+    Attributes:
+        prefix: Its public part.
+        digest: SHA-256 of the secret, hexadecimal.
+        scopes: What it is for.
+        note: Whose it is, in words.
+        created: When, in seconds.
+    """
+
+    prefix: str
+    digest: str
+    scopes: list[str]
+    note: str = ""
+    created: float = 0.0
+
+
+class Caller(NamedTuple):
+    """Who asks.
+
+    Attributes:
+        name: Prefix of the key, or ``local`` where no key is needed.
+        scopes: What may be asked.
+    """
+
+    name: str
+    scopes: frozenset[str]
+
+    def may(self, scope: str) -> bool:
+        """Whether a request that needs a scope is allowed."""
+        return scope in self.scopes or "admin" in self.scopes
+
+
+LOCAL = Caller("local", frozenset(SCOPES))
+"""The caller of a service without keys, which listens on this machine only."""
+
+_DUMMY = hashlib.sha256(b"").hexdigest()
+
+
+class KeyFile:
+    """The keys of an installation.
+
+    Args:
+        path: The file; it need not exist.
+
+    Raises:
+        InputError: If it is there and cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._keys: dict[str, ApiKey] = {}
+        self._stamp: tuple[int, int, int] | None = None
+        self._looked = 0.0
+        self._read()
+
+    @property
+    def keys(self) -> tuple[ApiKey, ...]:
+        """The keys, oldest first."""
+        return tuple(self._keys.values())
+
+    def create(self, scopes: Sequence[str], note: str = "") -> str:
+        """Make a key and store it; the whole key, which is shown this once.
+
+        Raises:
+            InputError: If a scope is unknown or the file cannot be written.
+        """
+        unknown = [scope for scope in scopes if scope not in SCOPES]
+        if unknown or not scopes:
+            told = ", ".join(unknown) or "none"
+            raise InputError(Problem("--scope", told, "any of " + ", ".join(SCOPES)))
+        if not note.isprintable():
+            raise InputError(Problem("--note", repr(note), "printable text"))
+        self._read()
+        prefix, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+        self._keys[prefix] = ApiKey(
+            prefix=prefix,
+            digest=_digest(secret),
+            scopes=[scope for scope in SCOPES if scope in scopes],
+            note=note,
+            created=time.time(),
+        )
+        self._write()
+        return f"{BRAND}_{prefix}_{secret}"
+
+    def revoke(self, prefix: str) -> None:
+        """Remove a key.
+
+        Raises:
+            InputError: If there is none with that prefix.
+        """
+        self._read()
+        if prefix not in self._keys:
+            known = ", ".join(self._keys) or "there are no keys"
+            raise InputError(Problem("prefix", repr(prefix), f"the prefix of a key: {known}"))
+        del self._keys[prefix]
+        self._write()
+
+    def caller(self, key: str) -> Caller | None:
+        """Who holds a key; None if it is no key of ours. Takes the same time for any secret."""
+        brand, _, rest = key.partition("_")
+        prefix, _, secret = rest.partition("_")
+        stored = self._keys.get(prefix)
+        expected = _DUMMY if stored is None else stored.digest
+        same = hmac.compare_digest(_digest(secret), expected)
+        if stored is None or brand != BRAND or not same:
+            return None
+        return Caller(stored.prefix, frozenset(stored.scopes))
+
+    def look_again(self, now: float) -> None:
+        """Read the file if it has changed; at most once a second.
+
+        Args:
+            now: Seconds of a clock that never goes back.
+        """
+        if now - self._looked >= LOOK_AGAIN:
+            self._looked = now
+            if _stamp(self.path) != self._stamp:
+                self._read()
+
+    def _read(self) -> None:
+        self._stamp = _stamp(self.path)
+        try:
+            text = self.path.read_bytes() if self.path.exists() else b"[]"
+            keys = msgspec.json.decode(text, type=list[ApiKey])
+        except (OSError, msgspec.DecodeError) as error:
+            raise InputError(
+                Problem("--keys", f"{self.path}: {error}", "a file written by `opportune keys`")
+            ) from error
+        self._keys = {key.prefix: key for key in keys}
+
+    def _write(self) -> None:
+        """Replace the file in one step; nobody else may read it."""
+        text = msgspec.json.format(msgspec.json.encode(list(self._keys.values())), indent=1)
+        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(file, "wb") as stream:
+                stream.write(text + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(beside, self.path)
+        except OSError as error:
+            told = error.strerror or str(error)
+            raise InputError(
+                Problem("--keys", str(self.path), "a path to write to", told)
+            ) from error
+        self._stamp = _stamp(self.path)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes when the file is replaced."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,305 @@
+"""Kill the service with SIGKILL at random points under load, again and again; compare ledgers.
+
+``python -m tests.service.kills --kills 1000``. The client keeps a ledger of what was acknowledged.
+A request that got no answer is sent again after the restart, with the same idempotency key.
+Then the service must agree with the ledger exactly: every server holds what the ledger says, no
+assignment is lost, none is there twice, slots add up, ``capacity_mismatch`` is 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opportune.service.stress import StressSettings, declare
+from opportune.service.wire import Address, Answered, Connection
+from tests.service.kill_target import run
+
+CLIENTS = 12
+SERVERS = 40
+MOST_OPEN = 44
+"""Assignments that clients try to hold open; more than there are servers for, so some drop."""
+
+LONGEST = 0.12
+"""Seconds of load before a kill, at most."""
+
+SNAPSHOT_EVERY = 150
+START_SECONDS = 60.0
+
+
+class LedgerError(AssertionError):
+    """The service and the ledger of what it acknowledged do not agree."""
+
+
+@dataclass
+class Request:
+    """Something that was sent: until it is answered nobody knows whether it happened."""
+
+    kind: str
+    path: str
+    body: bytes
+    key: str
+
+
+@dataclass
+class Ledger:
+    """What the service has acknowledged.
+
+    Attributes:
+        held: Open assignments and their servers.
+        done: Completed ones.
+        dropped: Tasks that found no server.
+        doubt: Requests without an answer.
+        seen: How often each thing happened.
+    """
+
+    held: dict[str, list[str]] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    dropped: int = 0
+    doubt: list[Request] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def enter(self, request: Request, answered: Answered) -> None:
+        """An answer came.
+
+        Raises:
+            LedgerError: If it says what cannot be.
+        """
+        self.seen[f"{request.kind} {answered.status}"] += 1
+        body = msgspec.json.decode(answered.body)
+        if request.kind == "create" and answered.status == 201:
+            name = body["assignment_id"]
+            if name in self.held or name in self.done:
+                raise LedgerError(f"{name} was acknowledged twice, for two tasks")
+            self.held[name] = [server["id"] for server in body["servers"]]
+        elif request.kind == "create" and body.get("code") == "no-capacity":
+            self.dropped += 1
+        elif request.kind == "complete" and answered.status == 200:
+            name = body["assignment_id"]
+            if self.held.pop(name, None) is None:
+                raise LedgerError(f"{name} was completed and is not open")
+            self.done.add(name)
+        else:
+            raise LedgerError(f"{request}: {answered}")
+
+
+class Killing:
+    """A service that is killed, and its clients.
+
+    Args:
+        folder: Where its database is.
+        seed: Of the moments, and of what clients do.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.ledger = Ledger()
+        self.kills = 0
+        self.slowest_start = 0.0
+        self._database = folder / "kills.db"
+        self._random = random.Random(seed)
+        self._numbers = 0
+        self._idle: list[str] = []
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.service.kill_target"])
+
+    def start(self) -> tuple[BaseProcess, Address]:
+        """Start the service; every tenth is killed before it takes requests."""
+        while True:
+            receiver, sender = self._context.Pipe(duplex=False)
+            start = time.monotonic()
+            process = self._context.Process(
+                target=run, args=(self._database, SNAPSHOT_EVERY, sender)
+            )
+            process.start()
+            sender.close()
+            if self.kills and self._random.random() < 0.1:
+                time.sleep(self._random.random() * LONGEST)
+                self._kill(process)
+                self.ledger.seen["killed while it started"] += 1
+                continue
+            if not receiver.poll(START_SECONDS):
+                raise LedgerError("the service does not start")
+            address = receiver.recv()
+            self.slowest_start = max(self.slowest_start, time.monotonic() - start)
+            host, _, port = address.removeprefix("http://").rpartition(":")
+            return process, Address(host, int(port))
+
+    def _kill(self, process: BaseProcess) -> None:
+        process.kill()
+        process.join()
+        self.kills += 1
+
+    def one(self) -> None:
+        """Start, compare, load, kill."""
+        process, address = self.start()
+        try:
+            asyncio.run(self._load(address, process))
+        finally:
+            if process.is_alive():
+                process.kill()
+            process.join()
+
+    async def _load(self, address: Address, process: BaseProcess) -> None:
+        await declare(address, StressSettings(pool="kills", servers=SERVERS, types=3))
+        connection = await address.connect()
+        await self._settle(address, connection)
+        await self.compare(address, connection)
+        self._idle = list(self.ledger.held)
+        clients = [asyncio.create_task(self._client(address)) for _ in range(CLIENTS)]
+        await asyncio.sleep(self._random.random() * LONGEST)
+        self._kill(process)
+        for result in await asyncio.gather(*clients, return_exceptions=True):
+            if isinstance(result, BaseException) and not isinstance(result, ConnectionError):
+                raise result
+        connection.close()
+        await asyncio.sleep(0)  # let transports close
+
+    async def _settle(self, address: Address, connection: Connection) -> None:
+        """Send again what was not answered."""
+        for request in self.ledger.doubt:
+            self.ledger.seen["sent again"] += 1
+            self.ledger.enter(request, await connection.send(_bytes(address, request)))
+        self.ledger.doubt.clear()
+
+    async def _client(self, address: Address) -> None:
+        """Create and complete until the connection breaks."""
+        connection = await address.connect()
+        try:
+            while True:
+                await self._request(address, connection)
+        finally:
+            connection.close()
+
+    async def _request(self, address: Address, connection: Connection) -> None:
+        """Create or complete one."""
+        self._numbers += 1
+        key = f"request-{self._numbers}"
+        if self._idle and self._random.random() < len(self._idle) / MOST_OPEN:
+            name = self._idle.pop(self._random.randrange(len(self._idle)))
+            path, body = f"/v1/assignments/{name}:complete", b'{"value":1}'
+            request = Request("complete", path, body, key)
+        else:
+            task: dict[str, Any] = {"task_type": f"type-{self._random.randint(1, 3)}"}
+            if self._random.random() < 0.5:
+                task["external_id"] = key
+            body = msgspec.json.encode(task)
+            request = Request("create", "/v1/pools/kills/assignments", body, key)
+        self.ledger.doubt.append(request)
+        answered = await connection.send(_bytes(address, request))
+        self.ledger.doubt.remove(request)
+        self.ledger.enter(request, answered)
+        if request.kind == "create" and answered.status == 201:
+            self._idle.append(msgspec.json.decode(answered.body)["assignment_id"])
+
+    async def compare(self, address: Address, connection: Connection) -> None:
+        """The service's ledger beside ours.
+
+        Raises:
+            LedgerError: At the first difference.
+        """
+
+        async def get(path: str) -> Any:
+            answered = await connection.send(address.request("GET", path))
+            if answered.status != 200:
+                raise LedgerError(f"{path}: {answered}")
+            return msgspec.json.decode(answered.body)
+
+        held: dict[str, list[str]] = {}
+        for server in await get("/v1/pools/kills/servers"):
+            for name in server["assignments"]:
+                held.setdefault(name, []).append(server["settings"]["id"])
+        ours = {name: sorted(servers) for name, servers in self.ledger.held.items()}
+        if {name: sorted(servers) for name, servers in held.items()} != ours:
+            raise LedgerError(f"open assignments: the service has {held}, the ledger {ours}")
+        pool = await get("/v1/pools/kills")
+        counts = pool["counts"]
+        found = {
+            "created": counts.get("created", 0),
+            "dropped": counts.get("dropped", 0),
+            "done": counts.get("done", 0),
+            "slots_open": pool["slots_open"],
+            "capacity_mismatch": pool["capacity_mismatch"],
+        }
+        ledger = self.ledger
+        expected = {
+            "created": len(ledger.held) + len(ledger.done) + ledger.dropped,
+            "dropped": ledger.dropped,
+            "done": len(ledger.done),
+            "slots_open": sum(len(servers) for servers in ledger.held.values()),
+            "capacity_mismatch": 0,
+        }
+        if found != expected:
+            raise LedgerError(f"the service counts {found}, the ledger {expected}")
+        for name in self._random.sample(sorted(ledger.done), min(len(ledger.done), 5)):
+            state = (await get(f"/v1/assignments/{name}"))["state"]
+            if state != "completed":
+                raise LedgerError(f"{name} was completed and is {state}")
+
+
+def _bytes(address: Address, request: Request) -> bytes:
+    return address.request(
+        "POST", request.path, request.body, f"Idempotency-Key: {request.key}\r\n"
+    )
+
+
+def kill_many(folder: Path, kills: int, seed: int, seconds: float = 3600.0) -> Killing:
+    """Kill the service so often, or until the time is over; the last start must agree too.
+
+    Raises:
+        LedgerError: If the service and the ledger do not agree once.
+    """
+    killing = Killing(folder, seed)
+    end = time.monotonic() + seconds
+    while killing.kills < kills and time.monotonic() < end:
+        killing.one()
+    process, address = killing.start()
+
+    async def last() -> None:
+        connection = await address.connect()
+        await killing._settle(address, connection)
+        await killing.compare(address, connection)
+        connection.close()
+
+    try:
+        asyncio.run(last())
+    finally:
+        process.terminate()
+        process.join()
+    return killing
+
+
+def main() -> int:
+    """The command line; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    asked = parser.parse_args()
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        killing = kill_many(Path(folder), asked.kills, asked.seed, asked.seconds)
+    ledger = killing.ledger
+    print(
+        f"{killing.kills} kills in {time.monotonic() - start:.0f} s; slowest start "
+        f"{killing.slowest_start:.2f} s; {len(ledger.held) + len(ledger.done)} assignments, "
+        f"{len(ledger.done)} completed, {ledger.dropped} dropped; lost 0, doubled 0, "
+        "capacity_mismatch 0"
+    )
+    print(dict(sorted(ledger.seen.items())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
