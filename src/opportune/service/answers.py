@@ -29,7 +29,7 @@ Code = Literal[
 - ``no-capacity``: fewer than k permitted servers are free in loss mode; the drop is recorded.
 - ``conflict``: the state, or other content under the same natural key, does not allow it.
 - ``stale-lease``: the fencing token is not the present one.
-- ``already-ended``: the assignment or task is over, and not in the state that was asked for.
+- ``already-ended``: the assignment, task or named slot is over, and not as was asked for.
 - ``invalid``: a value that can never be right, for example k above the number of servers.
 """
 
@@ -199,7 +199,9 @@ class PoolBody(Struct, frozen=True, kw_only=True):
         plan: The active plan.
         plan_age: Seconds since it was activated.
         degraded: Why no fresh plan is used; empty if one is.
-        counts: How often each thing happened (``created``, ``dropped``, ``completed``, ...).
+        counts: How often each thing happened: tasks by how far they got (``created``, ``started``,
+            ``done``, ``dropped``, ...), slots by state (``slots_offered``, ...), ``outcomes``,
+            ``quarantined``.
         reward: Sum of the reported outcomes, latest revisions.
         capacity_mismatch: Slots by the ledger against slots by the tasks; must be 0.
     """

@@ -270,11 +270,11 @@ def _offered(state: State, event: events.Offered) -> None:
     state.last_decision = event.decision
     task.decisions.append(event.decision)
     state.decisions[event.decision] = _ENCODE(event)
-    count(state, "offered", len(event.picks))
+    count(state, "slots_offered", len(event.picks))
     if event.accepted:
         task.lease_until = event.until
         set_timer(state, event.until, LEASE_ENDS, task.number)
-        count(state, "accepted", len(event.picks))
+        count(state, "slots_accepted", len(event.picks))
     else:
         set_timer(state, event.until, OFFER_ENDS, task.number)
     settle(state, task, event.time)
@@ -318,7 +318,7 @@ def _slots_moved(state: State, event: events.SlotsMoved) -> None:
     if event.state == ACCEPTED:
         task.lease_until = max(task.lease_until, event.until)
         set_timer(state, task.lease_until, LEASE_ENDS, task.number)
-    count(state, event.state, len(event.servers))
+    count(state, f"slots_{event.state}", len(event.servers))
     settle(state, task, event.time)
 
 
