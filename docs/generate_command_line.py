@@ -76,6 +76,16 @@ anew at random in every step (the paper's scaling).
 opportune scale specialist-v1 --load 0.8 --n 1,4,16 --replications 2
 ```
 """,
+    "split": """\
+A pool too hot for one owner is split: each sub-pool has an owner, a part of the tasks and a part of
+the servers, which are dealt anew at random every so many steps. What that costs beside one owner,
+and what to do about it: [Beyond one machine](../explanation/scaling.md).
+
+```sh
+opportune split priority-v1 --load 0.7 --into 1,2,4 --redeal 20,never
+opportune split priority-v1 --load 0.7 --into 2,4 --tries 1,2 --report out/split.html
+```
+""",
     "catalog": """\
 ```sh
 opportune catalog
@@ -97,7 +107,15 @@ One comparison per load, all on the same random numbers. `.1:.9:.1` means .1, .2
 ```sh
 opportune sweep priority-v1 --load .1:.8:.1 --policies lag,greedy,random
 opportune sweep examples/peer-review/instance.toml --load .3,.5,.7 --report out/peer-review.html
+opportune sweep priority-v1 --load .1:.8:.1 --workers 2 --backend loky --keep out/kept
 ```
+
+With `--keep` an interrupted sweep goes on where it stopped.
+""",
+    "fit": """\
+Rates, durations and scores of a log, each with an interval; `--out` writes an instance file that
+the other commands take. [How to](../how-to/fit-a-log.md) describes the log, the columns and what
+is estimated how.
 """,
     "policies": """\
 The ids that `--policies` takes.

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from opportune.experiments.comparison import compare
     from opportune.experiments.day import compare_day
     from opportune.experiments.settings import Settings
+    from opportune.learning.fit.instance import fit_log
+    from opportune.learning.fit.log import read_log
     from opportune.model.catalog import catalog
     from opportune.model.day import Day
     from opportune.model.duration import Deterministic, Empirical, Geometric
@@ -69,10 +71,12 @@ __all__ = [
     "check_policy",
     "compare",
     "compare_day",
+    "fit_log",
     "load_day",
     "load_instance",
     "loss_instance",
     "price",
+    "read_log",
     "replan",
     "save_day",
     "save_instance",
@@ -103,10 +107,12 @@ _MODULES = {
     "check_policy": "opportune.policies.base",
     "compare": "opportune.experiments.comparison",
     "compare_day": "opportune.experiments.day",
+    "fit_log": "opportune.learning.fit.instance",
     "load_day": "opportune.model.files",
     "load_instance": "opportune.model.files",
     "loss_instance": "opportune.model.loss",
     "price": "opportune.pricing.occupancy",
+    "read_log": "opportune.learning.fit.log",
     "replan": "opportune.pricing.warm",
     "save_day": "opportune.model.saving",
     "save_instance": "opportune.model.saving",

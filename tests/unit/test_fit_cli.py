@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executed_pages import ROOT
 
 import opportune
 from opportune.cli import run
@@ -82,6 +84,29 @@ def test_json_and_files_agree_and_hold_no_nan(
     assert float(rows[0]["score"]) == loaded.match_reward[0, 0]
 
 
+def paths(value: Any, path: str = "") -> set[str]:
+    """Paths of all keys of a JSON value: ``drift[].what``."""
+    if isinstance(value, list):
+        return set().union(*(paths(item, f"{path}[]") for item in value)) if value else set()
+    if not isinstance(value, dict):
+        return set()
+    names = {f"{path}.{key}" if path else key for key in value}
+    return names.union(*(paths(v, f"{path}.{k}" if path else k) for k, v in value.items()))
+
+
+def test_every_key_is_on_the_page_of_results(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fit", str(log), "--format", "json"]) == 0
+    printed = paths(json.loads(capsys.readouterr().out))
+    page = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
+    section = page.split("## `fit`")[1].split("\n## ")[0]
+    cells = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    told = {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+    parents = {path.rpartition(".")[0].removesuffix("[]") for path in told} - {""}
+    only_with_days = {path for path in told if path.startswith("profile.")}
+    assert printed - told - parents == set()
+    assert told - printed == only_with_days
+
+
 def test_csv_has_a_row_per_pair(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fit", str(log), "--format", "csv"]) == 0
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
@@ -135,9 +160,24 @@ def test_a_profile_and_shares_are_in_the_file(tmp_path: Path) -> None:
     data = tomllib.loads((out / "instance.toml").read_text(encoding="utf-8"))
     assert data["profile"]["period_steps"] == 500
     assert data["profile"]["multiplier"][3] == [0.0]
-    assert 0.4 < data["availability"]["s0"] < 0.6
-    loaded = opportune.load_instance(out / "instance.toml")
-    assert loaded.servers_on_duty == pytest.approx(sum(data["availability"].values()), rel=0.01)
+    day = opportune.load_day(out / "instance.toml")
+    assert day.n_periods == 4
+    assert (day.on_duty[:2] > 0.9).all()
+    assert (day.on_duty[2:] < 0.1).all()
+    mean = opportune.load_instance(out / "instance.toml")
+    assert mean.servers_on_duty == pytest.approx(1.5, abs=0.15)
+
+
+def test_shares_without_a_profile(tmp_path: Path) -> None:
+    rows = [f"{day * 100 + t},s{t % 2},1,1" for day in range(4) for t in range(40)]
+    path = write_log(tmp_path / "log.csv", "time,server,duration,outcome", *rows)
+    roles = {role: role for role in ("time", "server", "duration", "outcome")}
+    fit = fit_log(read_log(path, columns_of({**roles, "day": 100})), FitSettings(periods=1))
+    made = write_fit(fit, tmp_path / "out", shares=True)
+    loaded = opportune.load_instance(made[0])
+    np.testing.assert_allclose(loaded.on_duty, [4 * 39 / 339, 4 * 39 / 339], atol=0.01)
+    always = write_fit(fit, tmp_path / "always")
+    assert opportune.load_instance(always[0]).availability is None
 
 
 def test_names_that_need_quotes_and_odd_letters(tmp_path: Path) -> None:

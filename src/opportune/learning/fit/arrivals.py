@@ -18,6 +18,7 @@ from scipy.special import betaincinv, chdtrc, gammaincinv
 from opportune.errors import InputError, Problem
 from opportune.learning.fit.drift import Drift, drift_test
 from opportune.learning.fit.log import Log
+from opportune.learning.fit.presence import time_by_period
 from opportune.learning.fit.steps import Step
 from opportune.model.axes import Quantity
 
@@ -174,15 +175,8 @@ def _profile(log: Log, task_type: Int, n_types: int, periods: int) -> tuple[Int,
     part = np.minimum((log.arrival % day / day * periods).astype(np.int64), periods - 1)
     count = np.zeros((periods, n_types), dtype=np.int64)
     np.add.at(count, (part, task_type), 1)
-    edges = np.arange(periods + 1) / periods * day
-    first, last = float(log.arrival[0]), float(log.arrival[-1])
-
-    def time_below(x: float) -> Float:
-        """Time of [0, x] in each period."""
-        whole, rest = divmod(x, day)
-        return np.asarray(whole * day / periods + np.clip(rest - edges[:-1], 0, day / periods))
-
-    covered = time_below(last) - time_below(first)
+    ends = time_by_period(log.arrival[[0, -1]], day, periods)
+    covered = ends[1] - ends[0]
     return count, covered / covered.sum()
 
 

@@ -89,7 +89,7 @@ class Fitted(Protocol):
 
     @property
     def presence(self) -> Float | None:
-        """(R,) share of time there."""
+        """(P, R) share of time there."""
 
     @property
     def drifted(self) -> list[Drift]:

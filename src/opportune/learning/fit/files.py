@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from opportune import __version__
 from opportune.errors import InputError, Problem
 from opportune.learning.fit.drift import Drift
 from opportune.learning.fit.instance import Fit
-from opportune.model.saving import save_instance
+from opportune.learning.fit.presence import absences
+from opportune.model.day import Day
+from opportune.model.saving import save_day, save_instance
 
 SCHEMA = 1
 """Version of ``fit.json``."""
@@ -48,9 +51,14 @@ def write_fit(fit: Fit, folder: str | Path, command: str = "", shares: bool = Fa
     made = [folder / "instance.toml", folder / "scores.csv", folder / "fit.json"]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_instance(fit.instance, made[0])
-        text = made[0].read_text(encoding="utf-8")
-        whole = _header(fit, command) + text + _day_tables(fit, shares)
+        day = fitted_day(fit, shares)
+        if day is not None:
+            save_day(day, made[0])
+        elif shares and fit.presence is not None:
+            save_instance(replace(fit.instance, availability=fit.presence[0]), made[0])
+        else:
+            save_instance(fit.instance, made[0])
+        whole = _header(fit, command) + made[0].read_text(encoding="utf-8")
         made[0].write_text(whole, encoding="utf-8", newline="\n")
         made[1].write_text(_scores_csv(fit), encoding="utf-8", newline="\n")
         record = json.dumps(fit_record(fit), indent=1, allow_nan=False, ensure_ascii=False)
@@ -117,7 +125,7 @@ def fit_record(fit: Fit) -> dict[str, Any]:
             {"types": count, "loss": loss, "standard_error": error}
             for count, (loss, error) in fit.clusters.losses.items()
         ],
-        "on_duty": None if fit.presence is None else fit.presence.tolist(),
+        "on_duty": None if fit.presence is None else fit.presence.mean(axis=0).tolist(),
         "drift": [_drift(fit, test) for test in fit.drift],
         "cautions": list(fit.cautions),
         "findings": list(fit.findings),
@@ -240,22 +248,16 @@ def _printable(text: str) -> str:
     return "".join(one if one.isprintable() else " " for one in text)
 
 
-def _day_tables(fit: Fit, shares: bool) -> str:
-    """The tables ``profile`` and ``availability`` of an instance file."""
-    text = ""
+def fitted_day(fit: Fit, shares: bool) -> Day | None:
+    """The day of a fit with a profile; with ``shares`` servers are there as they were seen."""
     arrivals = fit.arrivals
-    if arrivals.multiplier is not None:
-        rows = "".join(f"  {[float(x) for x in row]},\n" for row in arrivals.multiplier)
-        names = json.dumps(period_names(len(arrivals.multiplier)))
-        text += f"\n[profile]\nperiod_steps = {arrivals.period_steps}\nperiods = {names}\n"
-        text += f"multiplier = [\n{rows}]\n"
+    if arrivals.multiplier is None:
+        return None
+    off_duty = np.zeros((0, 3), dtype=np.int64)
     if shares and fit.presence is not None:
-        lines = "".join(
-            f"{json.dumps(name, ensure_ascii=False)} = {float(share)!r}\n"
-            for name, share in zip(fit.instance.servers, fit.presence, strict=True)
-        )
-        text += f"\n[availability]\n{lines}"
-    return text
+        off_duty = absences(fit.presence, arrivals.period_steps)
+    names = tuple(period_names(len(arrivals.multiplier)))
+    return Day(fit.instance, arrivals.period_steps, arrivals.multiplier, off_duty, names)
 
 
 def period_names(n: int) -> list[str]:

@@ -96,7 +96,8 @@ class Fit:
         pair_count: (V, R) services that the score of each pair rests on.
         assigned: (V, R) services of each pair in the log.
         clusters: Types made of contexts, None where the log has types.
-        presence: (R,) share of time each server was there, None without days.
+        presence: (P, R) share of time each server was there, by period of the profile (one
+            without); None without days.
         drift: All tests of drift.
         cautions: What to know before trusting the instance.
         findings: Oddities of the log and what was done about each.
@@ -169,6 +170,7 @@ def _fitted(log: Log, settings: FitSettings) -> Fit:
         servers=log.servers,
         name=settings.name,
     )
+    periods = 1 if arrivals.multiplier is None else len(arrivals.multiplier)
     fit = Fit(
         instance=instance,
         log=log,
@@ -180,7 +182,7 @@ def _fitted(log: Log, settings: FitSettings) -> Fit:
         pair_count=pair_count,
         assigned=assigned,
         clusters=clusters,
-        presence=presence(log, len(log.servers)),
+        presence=presence(log, len(log.servers), periods),
         drift=_drift(log, own, seen, arrivals, reward if scores is not None else None),
         cautions=(),
         findings=(*map(str, log.findings), *mixed),

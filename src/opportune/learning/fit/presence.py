@@ -10,17 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.learning.fit.log import Log
+from opportune.model.day import breaks_from_share
 
 Float = NDArray[np.float64]
-
-MOST_SHARE = 1.0
-"""A server is on duty at most all the time."""
+Int = NDArray[np.int64]
 
 
-def presence(log: Log, n_servers: int) -> Float | None:
-    """(R,) share of the log's time that each server was there; None without days.
+def presence(log: Log, n_servers: int, periods: int) -> Float | None:
+    """(P, R) share of the time of each period of the day that each server was there.
 
-    Servers without any usable service have share 0.
+    Args:
+        log: The log.
+        n_servers: Number of servers.
+        periods: Periods P of the day.
+
+    Returns:
+        None without days. Servers without any usable service have share 0.
     """
     if log.day is None:
         return None
@@ -32,6 +37,34 @@ def presence(log: Log, n_servers: int) -> Float | None:
     first, last = np.full(n_servers * n_days, np.inf), np.full(n_servers * n_days, -np.inf)
     np.minimum.at(first, place, log.start[use])
     np.maximum.at(last, place, end[use])
-    there = np.where(np.isfinite(first), last - first, 0.0).reshape(n_servers, n_days)
-    span = max(float(log.arrival[-1] - log.arrival[0]), log.day)
-    return np.asarray(np.minimum(there.sum(axis=1) / span, MOST_SHARE))
+    there = np.flatnonzero(np.isfinite(first))
+    time = time_by_period(last[there], log.day, periods)
+    time -= time_by_period(first[there], log.day, periods)
+    total = np.zeros((n_servers, periods))
+    np.add.at(total, there // n_days, time)
+    covered = time_by_period(log.arrival[-1:], log.day, periods)
+    covered -= time_by_period(log.arrival[:1], log.day, periods)
+    share = np.divide(total, covered, out=np.zeros_like(total), where=covered > 0)
+    return np.asarray(np.minimum(share, 1.0).T)
+
+
+def time_by_period(until: Float, day: float, periods: int) -> Float:
+    """(n, P) time from 0 to each of ``until`` that lies in each period of the day."""
+    length = day / periods
+    whole, rest = np.divmod(until, day)
+    started = rest[:, None] - length * np.arange(periods)
+    return np.asarray(whole[:, None] * length + np.clip(started, 0.0, length))
+
+
+def absences(share: Float, period_steps: int) -> Int:
+    """(n, 3) rows server, from, to of a day on which servers are there for these shares.
+
+    Args:
+        share: (P, R) shares of each period.
+        period_steps: Steps of a period.
+    """
+    rows = [np.zeros((0, 3), dtype=np.int64)]
+    for p, own in enumerate(share):
+        breaks = breaks_from_share(own, 1, period_steps)
+        rows.append(breaks + np.array([0, p * period_steps, p * period_steps]))
+    return np.concatenate(rows)
