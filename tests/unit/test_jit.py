@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from opportune.kernels import allocate, jit, loss, markov, streams
 from opportune.kernels.jit import KERNELS_STAMP
@@ -106,3 +108,14 @@ def test_division_by_zero_follows_the_floating_point_standard() -> None:
     namespace: dict[str, Any] = {}
     exec("def divide(x, y):\n    return x / y\n", namespace)
     assert jit.jit(namespace["divide"])(1.0, 0.0) == float("inf")
+
+
+def test_in_place_is_for_what_allocates_nothing() -> None:
+    namespace: dict[str, Any] = {"np": np}
+    exec("def double(x):\n    x[:] = 2.0 * x[0]\n", namespace)
+    exec("def room(n):\n    return np.zeros(n)\n", namespace)
+    values = np.array([1.5, 0.0])
+    jit.jit_in_place(namespace["double"])(values)
+    assert values.tolist() == [3.0, 3.0]
+    with pytest.raises(TypingError, match="No implementation"):
+        jit.jit_in_place(namespace["room"])(3)
