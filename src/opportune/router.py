@@ -32,6 +32,7 @@ from opportune.model.duration import Deterministic
 from opportune.model.loss import LossInstance, loss_instance
 from opportune.model.streams import stream_key
 from opportune.policies.base import Plan, check_plan, loss_policy
+from opportune.policies.slots import by_server, first_slot, slot_owner, with_slots
 from opportune.pricing.demand import AT_MOST
 from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
@@ -109,11 +110,13 @@ class Router:
     ) -> None:
         self.instance, priced = _instance_of(world, options)
         name = policy if policy is not None else "lag" if priced else "greedy"
-        prices = price(self.instance, AT_MOST) if priced else None
+        self._owner = slot_owner(_capacities(capacity, self.instance.n_servers))
+        slots = with_slots(self.instance, self._owner)
+        prices = price(slots, AT_MOST) if priced else None
         self._key = stream_key(seed, 0)
         self._lock = threading.Lock()
         n = self.instance.n_servers
-        self._capacity = _capacities(capacity, n)
+        self._capacity: list[int] = np.bincount(self._owner).tolist()
         self._types = {name: v for v, name in enumerate(self.instance.task_types)}
         self._k: list[int] = self.instance.servers_per_task.tolist()
         self._most = max(self._k)
@@ -129,10 +132,14 @@ class Router:
         self.plan: Plan
         self._tables: PlanTables
         self._cost: NDArray[np.float64]
-        self.use(loss_policy(name).plan(self.instance, prices), prices)
+        self.use(by_server(loss_policy(name).plan(slots, prices), self._owner), prices)
 
     def use(self, plan: Plan, prices: Relaxation | None = None) -> None:
         """Decide by another plan from now on; tasks in service are not touched.
+
+        Args:
+            plan: A plan of this router's instance.
+            prices: What it was made of, of the instance or of its slots (``policies.slots``).
 
         Raises:
             InputError: If it is no plan for this router's instance.
@@ -140,6 +147,8 @@ class Router:
         check_plan(plan, self.instance)
         shape = self.instance.match_reward.shape
         cost = np.zeros(shape) if prices is None else prices.opportunity_cost
+        if cost.shape == (shape[0], len(self._owner)):
+            cost = cost[:, first_slot(self._owner)]
         if cost.shape != shape:
             raise InputError(Problem("prices", f"shape {cost.shape}", f"shape {shape}"))
         with self._lock:

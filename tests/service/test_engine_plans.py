@@ -272,9 +272,9 @@ def test_the_length_of_the_step_does_not_change_the_prices_per_second() -> None:
 def test_slots_of_one_server_are_priced_together() -> None:
     pool = pool_of({"a": [4.0, 2.0]}, {"a": {"rate": 0.2, "mean_duration": 5.0}})
     pool.ok(PutServer(settings=ServerSettings(id="s0", capacity=3)))
-    instance, _ = instance_of(pool.state)
-    assert instance.n_servers == 4
     document = plan_pool(pool.state, "p1")
+    slots = loss_instance([[4.0, 4.0, 4.0, 2.0]], [0.05], Geometric(20.0))
+    assert document.bound == pytest.approx(price(slots, AT_MOST).dual_value / 0.25)
     assert document.servers == ["s0", "s1"]
     assert document.n_allowed.numpy().tolist() == [2]
     assert pool.ok(PutPlan(plan=document, activate=True)).active

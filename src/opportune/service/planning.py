@@ -7,14 +7,15 @@ the declared priors.
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem
-from opportune.kernels.allocate import SAMPLE
 from opportune.model.duration import Geometric
 from opportune.model.loss import LossInstance, loss_instance
 from opportune.policies.base import Plan, loss_policy
+from opportune.policies.slots import by_server, first_slot, slot_owner, with_slots
 from opportune.pricing.demand import AT_MOST
 from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
@@ -49,21 +50,15 @@ def instance_of(state: State) -> tuple[LossInstance, float]:
     if rate.sum() > 0:
         step = min(step, BUSIEST / float(rate.sum()))
     present = [r for r, server in enumerate(state.servers) if server.present]
-    slots = [r for r in present for _ in range(state.servers[r].settings.capacity)]
-    allowed = permitted(state)[:, slots]
-    score = np.nan_to_num(state.score[: len(state.types)][:, slots], nan=0.0)
-    names = [state.servers[r].settings.id for r in present]
     default_k = 1 if state.settings is None else state.settings.k
-    k = [settings.k if settings.k is not None else default_k for settings in state.types]
-    servers = names if len(slots) == len(present) else [f"slot-{i + 1}" for i in range(len(slots))]
     instance = loss_instance(
-        score,
+        np.nan_to_num(state.score[: len(state.types)][:, present], nan=0.0),
         rate * step,
         [Geometric(max(float(m), 1.0)) for m in mean / step],
-        k,
-        allowed=allowed,
+        [settings.k if settings.k is not None else default_k for settings in state.types],
+        allowed=permitted(state)[:, present],
         task_types=[settings.id for settings in state.types],
-        servers=servers,
+        servers=[state.servers[r].settings.id for r in present],
         name=state.pool,
     )
     return instance, step
@@ -84,18 +79,18 @@ def plan_pool(
         InputError: If the pool cannot be priced (``instance_of``).
     """
     instance, step = instance_of(state)
-    prices = price(instance, AT_MOST)
-    plan = loss_policy(policy).plan(instance, prices)
-    present = [server.settings for server in state.servers if server.present]
-    owner = [settings.id for settings in present for _ in range(settings.capacity)]
-    return plan_document(plan_id, plan, prices, (step, owner), source)
+    owner = slot_owner([s.settings.capacity for s in state.servers if s.present])
+    prices = price(with_slots(instance, owner), AT_MOST)
+    plan = by_server(loss_policy(policy).plan(prices.instance, prices), owner)
+    document = plan_document(plan_id, plan, prices, (step, first_slot(owner)), source)
+    return msgspec.structs.replace(document, servers=list(instance.servers))
 
 
 def plan_document(
     plan_id: str,
     plan: Plan,
     prices: Relaxation,
-    clock: tuple[float, list[str] | None] = (1.0, None),
+    clock: tuple[float, Int | None] = (1.0, None),
     source: str = "plan",
 ) -> PlanDocument:
     """A plan and its prices as a document, in seconds.
@@ -104,59 +99,29 @@ def plan_document(
         plan_id: Id of the document.
         plan: A plan of ``prices.instance``.
         prices: The prices that explain it.
-        clock: Seconds of a step; and (R,) the server of each slot, where a server of several
-            slots stands in the instance once for each (its first place in an order counts).
+        clock: Seconds of a step; and the columns of the prices that are the plan's servers,
+            None for all.
         source: ``plan`` or ``priors``.
     """
-    instance, (step, names) = prices.instance, clock
-    slots = list(instance.servers) if names is None else names
-    unique = list(dict.fromkeys(slots))
-    at = {name: i for i, name in enumerate(unique)}
-    owner = np.array([at[name] for name in slots])
-    first = np.array([slots.index(name) for name in unique])
+    instance, (step, columns) = prices.instance, clock
+    kept = np.arange(instance.n_servers) if columns is None else columns
     tables = plan.tables
-    order, level, n_allowed = _merged(plan, owner, len(unique))
-    weight = np.zeros((instance.n_types, 0))
-    if tables.rule == SAMPLE:
-        weight = np.zeros((instance.n_types, len(unique)))
-        np.add.at(weight.T, owner, tables.weight.T)
     return PlanDocument(
         id=plan_id,
         policy=plan.policy,
         task_types=list(instance.task_types),
-        servers=unique,
-        order=Array.of(np.ascontiguousarray(order, dtype=np.uint32)),
-        level=Array.of(np.ascontiguousarray(level, dtype=np.int32)),
-        n_allowed=Array.of(n_allowed.astype(np.int32)),
-        weight=Array.of(weight),
+        servers=[instance.servers[r] for r in kept],
+        order=Array.of(tables.order.astype(np.uint32)),
+        level=Array.of(tables.level.astype(np.int32)),
+        n_allowed=Array.of(tables.n_allowed.astype(np.int32)),
+        weight=Array.of(tables.weight.astype(np.float64)),
         rule=int(tables.rule),
-        index=Array.of(plan.index[:, first].astype(np.float64)),
+        index=Array.of(plan.index.astype(np.float64)),
         demand_price=prices.demand_price.tolist(),
-        capacity_price=(prices.capacity_price[first] / step).tolist(),
+        capacity_price=(prices.capacity_price[kept] / step).tolist(),
         mean_duration=(instance.mean_duration * step).tolist(),
         source="priors" if source == "priors" else "plan",
         bound=prices.dual_value / step,
         gap=prices.gap,
         note=plan.note,
     )
-
-
-def _merged(plan: Plan, owner: Int, n_servers: int) -> tuple[Int, Int, Int]:
-    """Order, level and length of the lists when each server counts at its first slot only."""
-    tables = plan.tables
-    if n_servers == len(owner):
-        lengths = tables.n_allowed.astype(np.int64)
-        return tables.order.astype(np.int64), tables.level.astype(np.int64), lengths
-    n_types, levels, _ = tables.order.shape
-    order = np.zeros((n_types, levels, n_servers), dtype=np.int64)
-    level = np.zeros((n_types, levels, n_servers), dtype=np.int64)
-    n_allowed = np.zeros(n_types, dtype=np.int64)
-    for v in range(n_types):
-        for h in range(levels):
-            servers = owner[tables.order[v, h, : tables.n_allowed[v]]]
-            _, first = np.unique(servers, return_index=True)
-            first.sort()
-            n_allowed[v] = len(first)
-            order[v, h, : len(first)] = servers[first]
-            level[v, h, : len(first)] = tables.level[v, h, first]
-    return order, level, n_allowed
