@@ -28,6 +28,7 @@ from opportune.service.commands import (
     RankRequest,
     RemoveServer,
     RollbackPlan,
+    ShadowPlan,
 )
 from opportune.service.events import decode, encode
 from opportune.service.planning import instance_of, plan_document, plan_pool
@@ -434,3 +435,28 @@ def test_plan_of_another_numbering_is_followed_by_name() -> None:
         pool.ok(PutPlan(plan=one, activate=True))
         chosen.append([names(pool.task(name)) for name in "aba"])
     assert chosen[0] == chosen[1]
+
+
+def test_a_shadow_plan_is_noted_and_not_followed() -> None:
+    pool, twin = two_types(), two_types()
+    for one in (pool, twin):
+        one.ok(PutPlan(plan=priced("greedy", "real"), activate=True))
+    pool.ok(PutPlan(plan=priced(plan_id="other")))
+    assert pool.refused(ShadowPlan(plan="third")) == "not-found"
+    assert pool.ok(ShadowPlan(plan="other")).shadow
+    assert pool.do(ShadowPlan(plan="other")).repeated
+    differed = 0
+    for i in range(8):
+        draws = [i * 2**29, 3]
+        ours, theirs = (one.do(CreateTask(task_type="b"), draws=draws) for one in (pool, twin))
+        assert names(ours.body) == names(theirs.body)
+        told = why(pool, ours.body)
+        assert (told.plan, told.shadow, told.shadow_picks) == ("real", "other", ["s1"])
+        differed += names(ours.body) != ["s1"]
+        for one in (pool, twin):
+            one.ok(Complete(assignment=ours.body.assignment_id))
+    assert pool.state.counts["shadow_differed"] == differed > 0
+    assert pool.state.counts["shadow_agreed"] == 8 - differed > 0
+    pool.restart()
+    pool.ok(ShadowPlan(plan=None))
+    assert why(pool, pool.task("b")).shadow is None

@@ -201,7 +201,8 @@ class PoolBody(Struct, frozen=True, kw_only=True):
         degraded: Why no fresh plan is used; empty if one is.
         counts: How often each thing happened: tasks by how far they got (``created``, ``started``,
             ``done``, ``dropped``, ...), slots by state (``slots_offered``, ...), ``outcomes``,
-            ``quarantined``.
+            ``quarantined``, and how often a shadow plan agreed (``shadow_agreed``) or not
+            (``shadow_differed``).
         reward: Sum of the reported outcomes, latest revisions.
         capacity_mismatch: Slots by the ledger against slots by the tasks; must be 0.
     """
@@ -265,6 +266,7 @@ class PlanBody(Struct, frozen=True, kw_only=True):
     Attributes:
         id, policy, source, bound, gap, note: As stored (``resources.PlanDocument``).
         active: Whether it is in force.
+        shadow: Whether it decides beside the active one.
         activated_at: When it was put in force last.
     """
 
@@ -275,6 +277,7 @@ class PlanBody(Struct, frozen=True, kw_only=True):
     gap: float | None
     note: str
     active: bool
+    shadow: bool
     activated_at: float | None
 
 

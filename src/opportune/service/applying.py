@@ -72,7 +72,7 @@ def _pool_put(state: State, event: events.PoolPut) -> None:
     if before is None or event.settings.heartbeat_timeout is None:
         for server in state.servers:  # heartbeats count from now, or not at all
             server.seen, server.silent = event.time, False
-    state.routing = None
+    state.routing = state.shadow_routing = None
     rebuild_waiting(state)
     rebuild_ledger(state)
     state.timers = sorted(timers_of(state))
@@ -88,7 +88,7 @@ def _task_type_put(state: State, event: events.TaskTypePut) -> None:
     else:
         state.types[v] = settings
         rebuild_ledger(state)
-    state.routing = None
+    state.routing = state.shadow_routing = None
 
 
 def _grown(array: NDArray[np.float64], shape: tuple[int, int]) -> NDArray[np.float64]:
@@ -111,15 +111,15 @@ def _server_put(state: State, event: events.ServerPut) -> None:
         r = state.server_index[settings.id] = len(state.servers)
         state.servers.append(Server(settings, event.generation, seen=event.time))
         _add_column(state)
-        state.routing = None
+        state.routing = state.shadow_routing = None
     else:
         server = state.servers[r]
         if not server.present:  # a new generation: nothing of the old one counts
             state.servers[r] = Server(settings, event.generation, seen=event.time)
-            state.routing = None
+            state.routing = state.shadow_routing = None
         else:
             if server.settings.attributes != settings.attributes:
-                state.routing = None
+                state.routing = state.shadow_routing = None
             server.settings = settings
     refresh(state, r)
     timeout = None if state.settings is None else state.settings.heartbeat_timeout
@@ -154,7 +154,7 @@ def _server_removed(state: State, event: events.ServerRemoved) -> None:
     state.holders[r].clear()
     state.busy_until[r] = 0.0
     refresh(state, r)
-    state.routing = None
+    state.routing = state.shadow_routing = None
 
 
 def _server_seen(state: State, event: events.ServerSeen) -> None:
@@ -201,12 +201,12 @@ def _scores_put(state: State, event: events.ScoresPut) -> None:
     for row in event.rows:
         state.score[state.type_index[row.task_type], state.server_index[row.server]] = row.score
     state.score_version = event.version
-    state.routing = None
+    state.routing = state.shadow_routing = None
 
 
 def _plan_put(state: State, event: events.PlanPut) -> None:
     state.plans[event.plan.id] = event.plan
-    kept = set(state.history[-2:])
+    kept = {*state.history[-2:], state.shadow}
     for name in list(state.plans):
         if len(state.plans) <= KEPT_PLANS:
             break
@@ -214,7 +214,7 @@ def _plan_put(state: State, event: events.PlanPut) -> None:
             del state.plans[name]
             state.activated.pop(name, None)
             state.history = [other for other in state.history if other != name]
-    state.routing = None
+    state.routing = state.shadow_routing = None
 
 
 def _plan_activated(state: State, event: events.PlanActivated) -> None:
@@ -224,7 +224,12 @@ def _plan_activated(state: State, event: events.PlanActivated) -> None:
         if not state.history or state.history[-1] != event.plan:
             state.history = [*state.history[1 - KEPT_PLANS :], event.plan]
         state.activated[event.plan] = event.time
-    state.routing = None
+    state.routing = state.shadow_routing = None
+
+
+def _plan_shadowed(state: State, event: events.PlanShadowed) -> None:
+    state.shadow = event.plan
+    state.shadow_routing = None
 
 
 def _task_created(state: State, event: events.TaskCreated) -> None:
@@ -271,6 +276,9 @@ def _offered(state: State, event: events.Offered) -> None:
     task.decisions.append(event.decision)
     state.decisions[event.decision] = _ENCODE(event)
     count(state, "slots_offered", len(event.picks))
+    if event.why.shadow is not None:
+        same = {pick.server for pick in event.picks} == set(event.why.shadow_picks)
+        count(state, "shadow_agreed" if same else "shadow_differed")
     if event.accepted:
         task.lease_until = event.until
         set_timer(state, event.until, LEASE_ENDS, task.number)
@@ -368,6 +376,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     events.ScoresPut: _scores_put,
     events.PlanPut: _plan_put,
     events.PlanActivated: _plan_activated,
+    events.PlanShadowed: _plan_shadowed,
     events.TaskCreated: _task_created,
     events.Offered: _offered,
     events.TaskDropped: _task_dropped,

@@ -97,6 +97,12 @@ class RollbackPlan(Command, frozen=True):
     """Put the plan in force that was active before the present one."""
 
 
+class ShadowPlan(Command, frozen=True):
+    """Let a stored plan decide beside the active one: noted, not followed. None: no more."""
+
+    plan: Name | None
+
+
 class CreateTask(Command, frozen=True):
     """A task: decided at once; in queue mode it waits where it cannot start.
 
@@ -217,6 +223,7 @@ AnyCommand = (
     | PutPlan
     | ActivatePlan
     | RollbackPlan
+    | ShadowPlan
     | CreateTask
     | CancelTask
     | Accept

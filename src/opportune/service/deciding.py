@@ -18,7 +18,7 @@ from opportune.kernels.allocate import PRIORITY, SAMPLE
 from opportune.kernels.allocate import Task as KernelTask
 from opportune.kernels.live import pick_explained
 from opportune.service.events import Exclusion, Offered, Pick, Reasons
-from opportune.service.ordering import routing_of
+from opportune.service.ordering import routing_of, shadow_of
 from opportune.service.routing import PRIORS, STALE, Routing
 from opportune.service.state import State, Task, refresh
 from opportune.service.turn import Turn
@@ -89,6 +89,14 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
                 strict=True,
             )
         ]
+    shadow = shadow_of(state)
+    shadow_picks: list[str] = []
+    if shadow is not None:
+        level = min(headcount, shadow.tables.order.shape[1] - 1)
+        other = KernelTask(0, v, level, wanted)
+        pick_explained(shadow.tables, state.closed, other, draws, shadow.explained)
+        found_there = [*pins, *shadow.explained.picks[:wanted].tolist()] if picks else []
+        shadow_picks = [state.servers[r].settings.id for r in found_there]
     rule = "pins" if not wanted else _RULES.get(routing.tables.rule, "list-ties")
     why = _reasons(
         turn,
@@ -106,6 +114,8 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
             for r in explained.passed.tolist()
             if r >= 0 and r not in pins
         ],
+        shadow=state.shadow,
+        shadow_picks=shadow_picks,
     )
     return Choice(picks, why)
 

@@ -89,6 +89,7 @@ _HANDLERS: dict[type[commands.Command], Callable[[Turn, Any], Reply]] = {
     commands.PutPlan: handling_pool.put_plan,
     commands.ActivatePlan: handling_pool.activate_plan,
     commands.RollbackPlan: handling_pool.rollback_plan,
+    commands.ShadowPlan: handling_pool.shadow_plan,
     commands.CreateTask: handling_tasks.create_task,
     commands.CancelTask: handling_tasks.cancel_task,
     commands.Accept: handling_transitions.accept,

@@ -104,6 +104,12 @@ class PlanActivated(Event, frozen=True):
     rollback: bool = False
 
 
+class PlanShadowed(Event, frozen=True):
+    """A plan decides beside the active one from now; None: none does."""
+
+    plan: str | None
+
+
 class TaskCreated(Event, frozen=True):
     """A task came in and is decided on next. ``external`` is its caller's name for it."""
 
@@ -162,6 +168,8 @@ class Reasons(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
         draws: 32-bit fractions that ties and samples were resolved with.
         alternates: Who would have been next, best first.
         excluded: Who stood before the last pick in the plan's order and was not free.
+        shadow: Id of the plan that decided beside this one, None if none did.
+        shadow_picks: Whom it would have picked; empty for nobody.
     """
 
     plan: str | None = None
@@ -175,6 +183,8 @@ class Reasons(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     draws: list[int] = []
     alternates: list[Pick] = []
     excluded: list[Exclusion] = []
+    shadow: str | None = None
+    shadow_picks: list[str] = []
 
 
 class Offered(Event, frozen=True):
@@ -275,6 +285,7 @@ AnyEvent = (
     | ScoresPut
     | PlanPut
     | PlanActivated
+    | PlanShadowed
     | TaskCreated
     | Offered
     | TaskDropped

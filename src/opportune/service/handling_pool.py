@@ -16,10 +16,12 @@ from opportune.service.commands import (
     RemoveServer,
     RollbackPlan,
     ServerHeartbeat,
+    ShadowPlan,
 )
 from opportune.service.events import (
     PlanActivated,
     PlanPut,
+    PlanShadowed,
     PoolPut,
     QuarantineEnded,
     ScoresPut,
@@ -206,3 +208,14 @@ def rollback_plan(turn: Turn, command: RollbackPlan) -> Reply:
     turn.emit(PlanActivated(time=turn.now, plan=name, rollback=True))
     free_all(turn)
     return Reply(body=lambda: plan_of(state, name))
+
+
+def shadow_plan(turn: Turn, command: ShadowPlan) -> Reply:
+    """Let a stored plan decide beside the active one, or none."""
+    state, name = turn.state, command.plan
+    if name is not None and name not in state.plans:
+        raise Refused("not-found", "plan", f"there is no plan {name!r}", "store it first")
+    repeated = state.shadow == name
+    if not repeated:
+        turn.emit(PlanShadowed(time=turn.now, plan=name))
+    return Reply(body=lambda: None if name is None else plan_of(state, name), repeated=repeated)

@@ -56,8 +56,15 @@ class _Rows:
 def routing_of(state: State) -> Routing:
     """The pool's routing, from memory or built anew."""
     if state.routing is None:
-        state.routing = _build(state)
+        state.routing = _build(state, _plans(state))
     return state.routing
+
+
+def shadow_of(state: State) -> Routing | None:
+    """The routing of the plan that decides beside the active one, if there is one."""
+    if state.shadow is not None and state.shadow_routing is None:
+        state.shadow_routing = _build(state, [_known(state, state.plans[state.shadow], "")])
+    return state.shadow_routing
 
 
 def permitted(state: State) -> NDArray[np.bool_]:
@@ -83,13 +90,12 @@ def _is_eligible(settings: TaskTypeSettings, server: Server) -> bool:
     )
 
 
-def _build(state: State) -> Routing:
+def _build(state: State, plans: list[_KnownPlan]) -> Routing:
     n_types, n_servers = len(state.types), len(state.servers)
     allowed = permitted(state)
     known = state.score[:n_types, :n_servers].copy()
     scored: NDArray[np.bool_] = np.any(~np.isnan(known), axis=1)
     score = np.where(np.isnan(known) & scored[:, None], 0.0, known)
-    plans = _plans(state)
     levels = max([plan.order.shape[1] for plan in plans], default=1)
     rows = _empty_rows(n_types, levels, n_servers)
     chosen: list[str | None] = []

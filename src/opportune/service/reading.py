@@ -291,6 +291,7 @@ def plan_of(state: State, name: str) -> PlanBody:
         gap=plan.gap,
         note=plan.note,
         active=bool(state.history) and state.history[-1] == name,
+        shadow=state.shadow == name,
         activated_at=state.activated.get(name),
     )
 

@@ -171,6 +171,7 @@ class State:
     plans: dict[str, PlanDocument] = field(default_factory=dict)
     activated: dict[str, float] = field(default_factory=dict)
     history: list[str] = field(default_factory=list)
+    shadow: str | None = None
     tasks: dict[int, Task] = field(default_factory=dict)
     ended: deque[int] = field(default_factory=deque)
     decisions: dict[int, bytes] = field(default_factory=dict)
@@ -194,6 +195,7 @@ class State:
     waiting: WaitingTasks = field(default_factory=WaitingTasks)
     timers: list[tuple[float, int, int]] = field(default_factory=list)
     routing: Routing | None = None
+    shadow_routing: Routing | None = None
 
     @property
     def active_plan(self) -> PlanDocument | None:

@@ -38,6 +38,7 @@ class _Snapshot(Struct, array_like=True):
     plans: list[PlanDocument]
     activated: dict[str, float]
     history: list[str]
+    shadow: str | None
     tasks: list[Task]
     ended: list[int]
     decisions: dict[int, bytes]
@@ -73,6 +74,7 @@ def snapshot(state: State) -> bytes:
             plans=list(state.plans.values()),
             activated=state.activated,
             history=state.history,
+            shadow=state.shadow,
             tasks=list(state.tasks.values()),
             ended=list(state.ended),
             decisions=state.decisions,
@@ -112,6 +114,7 @@ def restore(data: bytes) -> State:
         plans={plan.id: plan for plan in stored.plans},
         activated=stored.activated,
         history=stored.history,
+        shadow=stored.shadow,
         tasks={task.number: task for task in stored.tasks},
         ended=deque(stored.ended),
         decisions=stored.decisions,
