@@ -117,6 +117,10 @@ Rates, durations and scores of a log, each with an interval; `--out` writes an i
 the other commands take. [How to](../how-to/fit-a-log.md) describes the log, the columns and what
 is estimated how.
 """,
+    "replay": """\
+Fits the log as `opportune fit` does, simulates policies on the fitted instance and sets their
+reward per task beside what the log itself earned.
+""",
     "policies": """\
 The ids that `--policies` takes.
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from executed_pages import ROOT
 from numpy.typing import NDArray
 
 from opportune.model.loss import LossInstance
@@ -68,3 +71,21 @@ def simulated_log(instance: LossInstance, path: Path, steps: int, seed: int) -> 
 def order_of(known: tuple[str, ...], wanted: tuple[str, ...]) -> NDArray[np.int64]:
     """Places in ``known`` of the names ``wanted``."""
     return np.array([known.index(name) for name in wanted])
+
+
+def key_paths(value: Any, path: str = "") -> set[str]:
+    """Paths of all keys of a JSON value: ``drift[].what``."""
+    if isinstance(value, list):
+        return set[str]().union(*(key_paths(item, f"{path}[]") for item in value))
+    if not isinstance(value, dict):
+        return set()
+    names = {f"{path}.{key}" if path else key for key in value}
+    return names.union(*(key_paths(value[k], f"{path}.{k}" if path else k) for k in value))
+
+
+def told_keys(command: str) -> set[str]:
+    """The keys in the tables of a command's section of the page of results."""
+    page = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
+    section = page.split(f"## `{command}`\n")[1].split("\n## ")[0]
+    cells = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}

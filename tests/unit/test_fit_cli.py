@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executed_pages import ROOT
 
 import opportune
 from opportune.cli import run
@@ -22,7 +20,7 @@ from opportune.learning.fit.columns import columns_of
 from opportune.learning.fit.files import write_fit
 from opportune.learning.fit.instance import FitSettings, fit_log
 from opportune.learning.fit.log import read_log
-from tests.fit_logs import simulated_log, write_log
+from tests.fit_logs import key_paths, simulated_log, told_keys, write_log
 from tests.unit.test_fit import small_world
 
 
@@ -84,23 +82,9 @@ def test_json_and_files_agree_and_hold_no_nan(
     assert float(rows[0]["score"]) == loaded.match_reward[0, 0]
 
 
-def paths(value: Any, path: str = "") -> set[str]:
-    """Paths of all keys of a JSON value: ``drift[].what``."""
-    if isinstance(value, list):
-        return set().union(*(paths(item, f"{path}[]") for item in value)) if value else set()
-    if not isinstance(value, dict):
-        return set()
-    names = {f"{path}.{key}" if path else key for key in value}
-    return names.union(*(paths(v, f"{path}.{k}" if path else k) for k, v in value.items()))
-
-
 def test_every_key_is_on_the_page_of_results(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fit", str(log), "--format", "json"]) == 0
-    printed = paths(json.loads(capsys.readouterr().out))
-    page = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
-    section = page.split("## `fit`")[1].split("\n## ")[0]
-    cells = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
-    told = {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+    printed, told = key_paths(json.loads(capsys.readouterr().out)), told_keys("fit")
     parents = {path.rpartition(".")[0].removesuffix("[]") for path in told} - {""}
     only_with_days = {path for path in told if path.startswith("profile.")}
     assert printed - told - parents == set()

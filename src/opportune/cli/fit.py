@@ -19,6 +19,7 @@ from opportune.cli.output import (
     report_writer,
 )
 from opportune.experiments.fit_limits import limit_cautions
+from opportune.experiments.settings import Progress
 from opportune.learning.fit.columns import read_columns
 from opportune.learning.fit.files import SCORE_COLUMNS, fit_record, score_rows, write_fit
 from opportune.learning.fit.instance import Fit, FitSettings, fit_log
@@ -52,7 +53,7 @@ class ReadOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class FitOptions:
+class EstimateOptions:
     """How the log is fitted."""
 
     step: Annotated[
@@ -75,11 +76,40 @@ class FitOptions:
     unseen: Annotated[
         Literal["allow", "forbid"], Parameter(help="Pairs that the log never shows.")
     ] = "allow"
+    name: Annotated[str, Parameter(help="Name of the instance.")] = "fitted"
+
+    def settings(self, duration: object | None, seed: int) -> FitSettings:
+        """The settings of the fit.
+
+        Args:
+            duration: Duration from the map of columns, None if the log has them.
+            seed: Seed of what is drawn.
+
+        Raises:
+            InputError: Naming the option that is wrong.
+        """
+        return FitSettings(
+            step=self.step,
+            periods=self.periods,
+            types=self.types,
+            model=self.model,
+            score=self.score,
+            unseen=self.unseen,
+            seed=seed,
+            name=self.name,
+            duration=duration,
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FitOptions(EstimateOptions):
+    """How the log is fitted and the instance written."""
+
     availability: Annotated[
         Literal["always", "share"],
         Parameter(help="Servers on duty always, or the share of time that they were seen at work."),
     ] = "always"
-    name: Annotated[str, Parameter(help="Name of the instance.")] = "fitted"
     seed: Annotated[Whole, Parameter(help="Seed of parts held out and of clusters.")] = 1
 
 
@@ -98,25 +128,8 @@ def fit(
 ) -> None:
     """Estimate rates, durations and scores from a log, each with how sure it is."""
     write_report = report_writer(output.report, "fit")
-    found = read_columns(columns)
-    rules = LogRules(read.bad_rows, read.too_short, read.missing_outcome)
-    settings = FitSettings(
-        step=options.step,
-        periods=options.periods,
-        types=options.types,
-        model=options.model,
-        score=options.score,
-        unseen=options.unseen,
-        seed=options.seed,
-        name=options.name,
-        duration=found.duration,
-    )
     with progress_bar(f"fitting {log.name}") as progress:
-        progress(0.0, "reading")
-        whole = read_log(log, found, rules)
-        progress(0.5, "estimating")
-        result = fit_log(whole, settings)
-    result = limit_cautions(result)
+        result = fitted(log, columns, read, (options, options.seed), progress)
     for text in result.cautions:
         print_note(f"caution: {text}")
     if output.format == "json":
@@ -129,6 +142,34 @@ def fit(
         made = write_fit(result, out, command_line.get(), options.availability == "share")
         print_note(f"instance: {made[0]}; beside it {', '.join(path.name for path in made[1:])}")
     write_report([result], f"{result.instance.name}: fitted to {log.name}")
+
+
+def fitted(
+    log: Path,
+    columns: str | None,
+    read: ReadOptions,
+    estimate: tuple[EstimateOptions, int],
+    progress: Progress,
+) -> Fit:
+    """Read a log and fit it; cautions about its load are among the others.
+
+    Args:
+        log: The log.
+        columns: Which column is what.
+        read: What to do with bad rows.
+        estimate: How to fit it, and the seed.
+        progress: Told what is going on.
+
+    Raises:
+        InputError: All problems of the log, or the option that is wrong.
+    """
+    found = read_columns(columns)
+    options, seed = estimate
+    settings = options.settings(found.duration, seed)
+    progress(0.0, "reading")
+    whole = read_log(log, found, LogRules(read.bad_rows, read.too_short, read.missing_outcome))
+    progress(0.5, "estimating")
+    return limit_cautions(fit_log(whole, settings))
 
 
 def _print_tables(fit: Fit) -> None:

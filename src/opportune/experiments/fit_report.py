@@ -46,14 +46,14 @@ def report_html(fit: Fit, title: str, command: str = "") -> str:
     )
     parts = [
         page.element("p", headline(fit), class_="headline"),
-        _list(fit.cautions, "warnings"),
+        listed(fit.cautions, "warnings"),
         _arrivals_section(fit, shown),
         _durations_section(fit, shown),
         _scores_section(fit, shown),
         page.section("Does anything change over the log?", [_drift_table(fit)], DRIFT_INTRO),
         page.section(
             "What was odd in the log",
-            [_list(fit.findings, "") if fit.findings else page.element("p", "Nothing.")],
+            [listed(fit.findings, "") if fit.findings else page.element("p", "Nothing.")],
             "Every oddity, how often it occurs, and what was done about it.",
         ),
         page.section("How this was made", [page.definitions(_facts(fit, command), "facts")]),
@@ -102,7 +102,7 @@ def _arrivals_section(fit: Fit, shown: list[Chart]) -> Html:
     head = ["Task type", "Tasks", "Arrivals per step", "95 %", "Servers per task"]
     intro = f"One step is {fit.step.length:g} of the log's units of time: {fit.step.reason}."
     table = page.table("Arrival rates", head, rows)
-    return page.section("Arrivals", [page.grid(_figures(charts, shown)), table], intro)
+    return page.section("Arrivals", [page.grid(figures(charts, shown)), table], intro)
 
 
 def _durations_section(fit: Fit, shown: list[Chart]) -> Html:
@@ -120,7 +120,7 @@ def _durations_section(fit: Fit, shown: list[Chart]) -> Html:
         for name, one in zip(fit.instance.task_types[:ROWS], fit.services.types, strict=False)
     ]
     head = ["Task type", "Mean steps", "95 %", "<Law", "Ended", "Not ended", "p of memoryless"]
-    parts = [*_figures([] if chart is None else [chart], shown)]
+    parts = [*figures([] if chart is None else [chart], shown)]
     parts.append(page.table("Durations", head, rows))
     differ = fit.services.p_servers
     if differ is not None:
@@ -149,9 +149,9 @@ def _scores_section(fit: Fit, shown: list[Chart]) -> Html:
     if scores is not None and scores.calibration is not None:
         more.insert(1, fit_score_charts.calibration_chart(scores.calibration, "fit-calibration"))
     known = [chart for chart in more if chart is not None]
-    parts: list[Html] = [page.grid(_figures(maps, shown))]
+    parts: list[Html] = [page.grid(figures(maps, shown))]
     if known:
-        parts.append(page.grid(_figures(known, shown)))
+        parts.append(page.grid(figures(known, shown)))
     if scores is not None and scores.losses:
         rows = [
             [model, f"{loss:.5f}", f"{error:.5f}"] for model, (loss, error) in scores.losses.items()
@@ -200,14 +200,16 @@ def _p(value: float) -> str:
     return probability(value).removeprefix("p ").removeprefix("= ")
 
 
-def _list(texts: Sequence[str], kind: str) -> Html:
+def listed(texts: Sequence[str], kind: str) -> Html:
+    """Sentences as a list of a class; nothing if there are none."""
     if not texts:
         return Html("")
     items = page.joined(page.element("li", text) for text in texts)
     return page.element("ul", items, class_=kind) if kind else page.element("ul", items)
 
 
-def _figures(charts: Sequence[Chart], shown: list[Chart]) -> list[Html]:
+def figures(charts: Sequence[Chart], shown: list[Chart]) -> list[Html]:
+    """Places for charts, which are added to those of the page."""
     shown += charts
     return [
         page.figure(

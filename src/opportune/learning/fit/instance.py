@@ -89,6 +89,7 @@ class Fit:
         instance: The instance; its rates are those of the whole log.
         log: The log.
         settings: The settings.
+        task_type: (n,) type of each task of the log.
         step: The step.
         arrivals: Rates and profile.
         services: Durations.
@@ -106,6 +107,7 @@ class Fit:
     instance: LossInstance
     log: Log
     settings: FitSettings
+    task_type: Int
     step: Step
     arrivals: Arrivals
     services: Services
@@ -175,6 +177,7 @@ def _fitted(log: Log, settings: FitSettings) -> Fit:
         instance=instance,
         log=log,
         settings=settings,
+        task_type=task_type,
         step=step,
         arrivals=arrivals,
         services=services,
