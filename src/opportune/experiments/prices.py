@@ -95,7 +95,7 @@ def simulated_blocking(instance: LossInstance, runs: Runs, plan: int = 0) -> Blo
     blocked = runs.blocked[:, plan].sum(axis=0)
     pooled = float(blocked.sum() / max(int(arrived.sum()), 1))
     spread = half_width(runs.blocking[:, plan])
-    if instance.one_k is not None and not instance.has_forbidden_pairs:
+    if instance.one_k is not None and has_one_headcount(instance):
         by_type = np.full(instance.n_types, pooled)
     else:
         by_type = np.divide(blocked, arrived, out=np.zeros(len(arrived)), where=arrived > 0)
@@ -111,6 +111,8 @@ def simulated_blocking(instance: LossInstance, runs: Runs, plan: int = 0) -> Blo
 
 def _no_lemma(instance: LossInstance) -> str:
     """Why there is not one B for all types and policies; empty if there is."""
+    if instance.server_duration is not None:
+        return "durations depend on the server: blocking depends on the policy"
     if instance.has_forbidden_pairs:
         return "forbidden pairs: blocking depends on the type and on the policy"
     if instance.one_k is None:
@@ -118,9 +120,18 @@ def _no_lemma(instance: LossInstance) -> str:
     return ""
 
 
+def has_one_headcount(instance: LossInstance) -> bool:
+    """Whether LAG Lemma 3.1 holds: one path of busy servers for all policies, so one B."""
+    return not (
+        instance.has_forbidden_pairs
+        or instance.is_part_time
+        or instance.server_duration is not None
+    )
+
+
 def demand_at(instance: LossInstance, blocking: Blocking) -> Demand:
-    """The demand of the bound: OCC-LP(B), or OCC-LP(<=) with forbidden pairs."""
-    if instance.has_forbidden_pairs or instance.is_part_time:
+    """The demand of the bound: OCC-LP(B), or OCC-LP(<=) where no one B holds for all."""
+    if not has_one_headcount(instance):
         return AT_MOST
     if instance.one_k is None:
         return Demand(_feasible_by_type(instance, blocking.by_type))
@@ -162,7 +173,7 @@ def choose_prices(
             warning = f"overload: {overload}"
     else:
         warning = "priced at blocking as asked"
-    if instance.has_forbidden_pairs or instance.is_part_time:
+    if not has_one_headcount(instance):
         relaxation = price(instance, AT_MOST)
         return relaxation, (f"{warning}; prices come from OCC-LP(<=)", *relaxation.notices)
     blocking = blocking_of(instance, seed=seed)

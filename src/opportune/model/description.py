@@ -22,6 +22,7 @@ from opportune.model.loss import LossInstance, loss_problems, numbered
 from opportune.model.references import read_matrix, read_vector
 from opportune.model.schedule_entry import Duty, Profile, day_of, read_availability, read_profile
 from opportune.model.selection import Matrix, Names
+from opportune.model.server_duration_entry import read_server_durations
 from opportune.model.servers import Groups, read_groups, read_names, ungrouped
 from opportune.model.spelling import positions, unknown_keys
 
@@ -32,6 +33,7 @@ KEYS = (
     "arrival_rate",
     "type_share",
     "duration",
+    "server_duration",
     "allowed",
     "task_types",
     "servers",
@@ -181,6 +183,10 @@ def read_description(data: Mapping[str, Any], base: Path, name: str) -> Draft:
     _read_numbers(parts, data, base, task_types)
     groups = groups if aligned is None else aligned[2]
     profile, duty = _read_day(parts, data, base, (task_types, groups))
+    if "server_duration" in data and "duration" in found and aligned is not None:
+        names, own = (aligned[1], aligned[2]), found["duration"]
+        laws = parts.take(lambda: read_server_durations(data["server_duration"], base, own, names))
+        found.update({} if laws is None else {"server_duration": laws})
     if task_types is None and len(found.get("duration", ())) == 1 and "match_reward" in found:
         found["duration"] *= len(found["match_reward"])  # one for all, however many there are
     found["name"] = data.get("name", name)

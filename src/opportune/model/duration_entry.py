@@ -49,7 +49,7 @@ def read_durations(value: object, base: Path, task_types: Sequence[str] | None) 
         found: list[Duration] = []
         for i, item in enumerate(value):
             try:
-                found.append(_one(f"{FIELD}[{i}]", item, base))
+                found.append(read_duration(f"{FIELD}[{i}]", item, base))
             except InputError as error:
                 problems += error.problems
         if task_types is not None and len(value) != len(task_types):
@@ -78,7 +78,7 @@ def read_durations(value: object, base: Path, task_types: Sequence[str] | None) 
         if list(found_by_type) != [ALL_TYPES]:
             return _in_order(found_by_type, task_types, f"in {value['file']}")
         return (found_by_type[ALL_TYPES],) * (1 if task_types is None else len(task_types))
-    return (_one(FIELD, value, base),) * (1 if task_types is None else len(task_types))
+    return (read_duration(FIELD, value, base),) * (1 if task_types is None else len(task_types))
 
 
 def _by_name(value: Mapping[str, Any], base: Path, task_types: Sequence[str] | None) -> Durations:
@@ -86,7 +86,7 @@ def _by_name(value: Mapping[str, Any], base: Path, task_types: Sequence[str] | N
     problems: list[Problem] = []
     for name, item in value.items():
         try:
-            found[name] = _one(f"{FIELD}.{name}", item, base)
+            found[name] = read_duration(f"{FIELD}.{name}", item, base)
         except InputError as error:
             problems += error.problems
     if problems:
@@ -104,7 +104,13 @@ def _in_order(
     return tuple(durations[i] for i in order)
 
 
-def _one(field: str, value: object, base: Path) -> Duration:
+def read_duration(field: str, value: object, base: Path) -> Duration:
+    """One duration: ``{kind, ...}``.
+
+    Raises:
+        InputError: If a key is missing, unknown or has a wrong value.
+        MissingExtraError: For a Parquet file without the package that reads it.
+    """
     if not isinstance(value, Mapping):
         raise InputError(
             Problem(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ WEIGHTS = ("weight", "probability", "count")
 
 ROUND_UP = 1e-9
 """Relative slack of rounding up: 0.9 / 0.3 is 3 steps, not 4."""
+
+Name = TypeVar("Name", str, tuple[str, str])
 
 ALL_TYPES = "\0"
 """Name for a duration of all task types; no name in a file holds a zero byte."""
@@ -54,24 +56,62 @@ def read_duration_file(field: str, value: Mapping[str, Any], base: Path) -> dict
         InputError: Naming the file, the line and what to change.
         MissingExtraError: For a Parquet file without the package that reads it.
     """
+    sheet, columns, reading = _opened(field, value, base)
+    n = len(sheet.rows)
+    tasks = sheet.names(columns["task"]) if "task" in columns else [ALL_TYPES] * n
+    return _grouped(field, sheet, (columns, reading), tasks)
+
+
+def read_pair_duration_file(
+    field: str, value: Mapping[str, Any], base: Path
+) -> dict[tuple[str, str], Empirical]:
+    """The durations of a file by task type and server.
+
+    Args:
+        field: Where in the instance file it is named.
+        value: ``{file, task, server, steps, weight, per_step, too_short}``.
+        base: Folder that paths are relative to.
+
+    Raises:
+        InputError: Naming the file, the line and what to change.
+        MissingExtraError: For a Parquet file without the package that reads it.
+    """
+    sheet, columns, reading = _opened(field, {"task": "task", "server": "server", **value}, base)
+    pairs = list(zip(*(sheet.names(columns[key]) for key in ("task", "server")), strict=True))
+    return _grouped(field, sheet, (columns, reading), pairs)
+
+
+def _opened(
+    field: str, value: Mapping[str, Any], base: Path
+) -> tuple[Sheet, dict[str, int], Reading]:
+    """The sheet without header, where its columns are, and how to read it."""
     reading = _reading(field, value)
     path = resolve(field, value["file"], base)
     if path.suffix.lower() not in SHEET_FILES:
         expected = "a file ending in " + ", ".join(SHEET_FILES)
         raise InputError(Problem(f"{field}.file", value["file"], expected))
     sheet, columns = _columns(field, read_sheet(field, path, str(value["file"])), reading)
+    return sheet, columns, reading
+
+
+def _grouped(
+    field: str, sheet: Sheet, told: tuple[dict[str, int], Reading], names: Sequence[Name]
+) -> dict[Name, Empirical]:
+    """The histogram of the rows of each name."""
+    columns, reading = told
     units = sheet.numbers(field, columns["steps"])
     steps = _whole_steps(field, sheet, units, reading)
-    tasks = sheet.names(columns["task"]) if "task" in columns else [ALL_TYPES] * len(steps)
     weight = np.ones(len(steps))
     if "weight" in columns:
         weight = _weights(field, sheet, columns["weight"])
-        _refuse_double(field, sheet, tasks, units)
+        _refuse_double(field, sheet, names, units)
+    rows: dict[Name, list[int]] = {}
+    for i, name in enumerate(names):
+        rows.setdefault(name, []).append(i)
     found = {}
-    for name in dict.fromkeys(tasks):
-        rows = np.array([task == name for task in tasks])
+    for name, own in rows.items():
         try:
-            found[name] = Empirical(steps[rows], weight[rows])
+            found[name] = Empirical(steps[own], weight[own])
         except InputError as error:
             place = field if name == ALL_TYPES else f"{field} of {name!r}"
             raise InputError(replace(one, field=place) for one in error.problems) from error
@@ -87,7 +127,7 @@ def _reading(field: str, value: Mapping[str, Any]) -> Reading:
     if too_short not in ("refuse", "one-step"):
         expected = '"refuse" or "one-step"'
         raise InputError(Problem(f"{field}.too_short", shorten(too_short), expected))
-    columns = {key: value.get(key) for key in ("task", "weight", "steps")}
+    columns = {key: value.get(key) for key in ("task", "server", "weight", "steps")}
     return Reading(columns, float(per_step), too_short == "one-step")
 
 
@@ -105,6 +145,7 @@ def _columns(field: str, sheet: Sheet, reading: Reading) -> tuple[Sheet, dict[st
                 f'write weight = "{like[0]}", or rename the column if each row is one duration',
             )
         )
+    by_server = given.pop("server")
     if given["task"] is None:
         given["task"] = next((word for word in USUAL["task"] if word in header), None)
     keys = ["steps"]
@@ -113,6 +154,9 @@ def _columns(field: str, sheet: Sheet, reading: Reading) -> tuple[Sheet, dict[st
     pairs_of_type_and_steps = given["steps"] is None and sheet.width == 2
     if given["task"] is not None or (pairs_of_type_and_steps and keys == ["steps"]):
         keys.insert(0, "task")
+    if by_server is not None:
+        given["server"] = by_server
+        keys.insert(1, "server")
     usual = ["value" if key == "weight" else key for key in keys]
     sheet, places = long_columns(field, sheet, {key: given[key] for key in keys}, usual)
     return sheet, dict(zip(keys, places, strict=True))
@@ -170,8 +214,8 @@ def _weights(field: str, sheet: Sheet, column: int) -> Float:
     return weight
 
 
-def _refuse_double(field: str, sheet: Sheet, tasks: Sequence[str], units: Float) -> None:
-    seen: dict[tuple[str, float], int] = {}
+def _refuse_double(field: str, sheet: Sheet, tasks: Sequence[Name], units: Float) -> None:
+    seen: dict[tuple[Name, float], int] = {}
     for task, unit, line in zip(tasks, units, sheet.lines, strict=True):
         if (task, unit) in seen:
             raise InputError(

@@ -100,6 +100,9 @@ def summary(instance: LossInstance) -> str:
     forbidden = int((~instance.allowed).sum())
     if forbidden:
         parts.append(f"{forbidden} of {instance.allowed.size} pairs forbidden")
+    if instance.server_duration is not None:
+        own = instance.pair_mean[instance.allowed]
+        parts[3] = f"mean durations {own.min():.4g} to {own.max():.4g} steps by type and server"
     if instance.is_part_time:
         parts.append(f"{instance.servers_on_duty:.4g} servers on duty at a time")
     idle = int((instance.arrival_rate == 0).sum())

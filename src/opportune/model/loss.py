@@ -33,6 +33,7 @@ from opportune.model.checks import (
     reward_problems,
 )
 from opportune.model.duration import Deterministic, Duration, Empirical, Geometric, memoryless_mean
+from opportune.model.server_durations import ServerDurations
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -65,6 +66,7 @@ class LossInstance:
     availability: Annotated[
         Float | None, Quantity("a_r", "R", "share of time", "share of time on duty; None is 1")
     ] = None
+    server_duration: ServerDurations | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.duration, list):
@@ -107,12 +109,30 @@ class LossInstance:
         return np.array([duration.mean for duration in self.duration])
 
     @property
+    def pair_mean(self) -> Float:
+        """E[D] in steps: (V, 1), or (V, R) where durations depend on the server."""
+        if self.server_duration is not None:
+            return self.server_duration.mean
+        return self.mean_duration[:, None]
+
+    def busy_share(self, rates: Float) -> Float:
+        """(R,) sum_v E[D_vr] u_vr of assignment rates u (V, R)."""
+        if self.server_duration is None:
+            return np.asarray(self.mean_duration @ rates)
+        return np.asarray((self.server_duration.mean * rates).sum(axis=0))
+
+    @property
     def load(self) -> float:
         """rho = sum_v lambda_v k_v E[D_v] / R: the busy share if nothing were dropped.
 
-        Where servers are off duty at times, R is the servers on duty at a time, sum_r a_r.
+        Where servers are off duty at times, R is the servers on duty at a time, sum_r a_r; where
+        durations depend on the server, E[D_v] is the mean over a type's permitted servers.
         """
-        work = self.arrival_rate * self.servers_per_task * self.mean_duration
+        mean = self.mean_duration
+        if self.server_duration is not None:
+            total = np.where(self.allowed, self.server_duration.mean, 0.0).sum(axis=1)
+            mean = total / self.allowed.sum(axis=1)
+        work = self.arrival_rate * self.servers_per_task * mean
         return float(work.sum() / self.servers_on_duty)
 
     @property
@@ -147,6 +167,17 @@ class LossInstance:
             "use 'opportune day', or leave availability out",
         )
 
+    def one_headcount_problem(self, what: str) -> Problem | None:
+        """Why something does not apply that supposes one headcount for all policies, or None."""
+        if self.server_duration is not None:
+            return Problem(
+                "server_duration",
+                "durations that depend on the server",
+                f"durations by task type only, for {what}",
+                "the proven bound is OCC-LP(<=); use lag, greedy or random",
+            )
+        return self.part_time_problem(what)
+
     @property
     def one_k(self) -> int | None:
         """Servers per task if it is the same for all types, else None."""
@@ -155,7 +186,7 @@ class LossInstance:
     @property
     def memoryless_mean(self) -> float | None:
         """The common mean duration if all types are memoryless with one mean, else None."""
-        return memoryless_mean(self.duration)
+        return None if self.server_duration is not None else memoryless_mean(self.duration)
 
     def with_load(self, load: float) -> LossInstance:
         """The same instance with all arrival rates multiplied so that its load is ``load``.
@@ -192,12 +223,12 @@ class LossInstance:
         for array in (self.arrival_rate, self.match_reward, self.allowed, self.servers_per_task):
             state.update(np.ascontiguousarray(array).tobytes())
         for duration in self.duration:
-            if isinstance(duration, Empirical):
-                state.update(f"Empirical({len(duration.steps)})".encode())
-                state.update(duration.steps.tobytes() + duration.weight.tobytes())
-            else:
-                state.update(repr(duration).encode())
+            state.update(_duration_bytes(duration))
         state.update(repr((self.task_types, self.servers)).encode())
+        if self.server_duration is not None:
+            state.update(b"server duration" + self.server_duration.which.tobytes())
+            for duration in self.server_duration.laws:
+                state.update(_duration_bytes(duration))
         if self.availability is not None:
             state.update(b"availability" + self.availability.tobytes())
         return state.hexdigest()[:16]
@@ -224,20 +255,17 @@ def loss_instance(
         duration: One for all types, or one per type.
         servers_per_task: k, one for all types or one per type.
         **options: ``allowed`` (V, R) bool (default: every pair), ``task_types``, ``servers``
-            (default: ``type-1``, ..., ``server-1``, ...), ``name``, ``availability`` (R,).
+            (default: ``type-1``, ..., ``server-1``, ...), ``name``, ``availability`` (R,),
+            ``server_duration`` (:class:`ServerDurations`).
 
     Raises:
         InputError: Naming every field that is wrong.
     """
-    unknown = set(options) - {"allowed", "task_types", "servers", "name", "availability"}
+    known = ("allowed", "task_types", "servers", "name", "availability", "server_duration")
+    unknown = set(options) - set(known)
     if unknown:
-        raise InputError(
-            Problem(
-                "options",
-                ", ".join(sorted(unknown)),
-                "only allowed, task_types, servers, name, availability",
-            )
-        )
+        told = "only " + ", ".join(known)
+        raise InputError(Problem("options", ", ".join(sorted(unknown)), told))
     problem = number_problem("match_reward", match_reward)
     shape = plain_array(match_reward).shape
     if problem or len(shape) != 2 or 0 in shape:
@@ -260,7 +288,16 @@ def loss_instance(
         servers=_names(options.get("servers"), "server", n_servers),
         name=options.get("name", "instance"),
         availability=options.get("availability"),
+        server_duration=options.get("server_duration"),
     )
+
+
+def _duration_bytes(duration: Duration) -> bytes:
+    """What a hash reads of a duration."""
+    if not isinstance(duration, Empirical):
+        return repr(duration).encode()
+    head = f"Empirical({len(duration.steps)})".encode()
+    return head + duration.steps.tobytes() + duration.weight.tobytes()
 
 
 def _part_time(availability: Any) -> Float | None:
@@ -311,6 +348,10 @@ def loss_problems(values: Mapping[str, Any]) -> list[Problem]:
             problems += name_problems(field_name, values[field_name], n)
     if "duration" in values:
         problems += _duration_problems(values["duration"], shape[0])
+    by_server = values.get("server_duration")
+    if by_server is not None and by_server.which.shape != shape:
+        told = f"the shape of match_reward, {shape}"
+        problems.append(Problem("server_duration", f"shape {by_server.which.shape}", told))
     if values.get("availability") is not None:
         problems += availability_problems(values["availability"], shape[1])
     pairs = []

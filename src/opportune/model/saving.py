@@ -84,11 +84,18 @@ def _save(instance: LossInstance, path: Path, duty: list[str], profile: list[str
     arrays: dict[str, NDArray[Any]] = {"match_reward": instance.match_reward}
     if instance.has_forbidden_pairs:
         arrays["allowed"] = instance.allowed
+    by_server = instance.server_duration
+    if by_server is not None:
+        arrays["which"] = by_server.which
     beside = path.with_suffix(".npz")
     file = _text(beside.name if not beside.name.startswith("~") else f"./{beside.name}")
     for name, array in arrays.items():
-        reference = f'{{file = {file}, array = "{name}"}}'
-        lines.append(f"{name} = {reference if big else _matrix(array)}")
+        reference = f'{{file = {file}, array = "{name}"}}' if big else _matrix(array)
+        if by_server is not None and name == "which":
+            laws = _list("{" + ", ".join(_duration(law)) + "}" for law in by_server.laws)
+            reference = f"{{laws = {laws}, which = {reference}}}"
+            name = "server_duration"
+        lines.append(f"{name} = {reference}")
     lines += [*duty, *_durations(instance.duration), *profile]
     text = "\n".join(lines) + "\n"
     try:

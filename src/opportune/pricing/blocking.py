@@ -36,10 +36,10 @@ def erlang_b(instance: LossInstance) -> float | None:
     """Erlang-B(floor(R/k), sum_v lambda_v E[D_v]): the continuous-time reference value.
 
     The share of calls lost by ``floor(R/k)`` lines at that offered load, R the servers on duty at a
-    time. None if k differs.
+    time. None if k differs or durations depend on the server.
     """
     k = instance.one_k
-    if k is None:
+    if k is None or instance.server_duration is not None:
         return None
     offered = float(instance.arrival_rate @ instance.mean_duration)
     if not offered > 0:

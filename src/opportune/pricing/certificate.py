@@ -30,16 +30,18 @@ def capacity_price(instance: LossInstance, demand_price: Float) -> Float:
     step, a = s - l; the best set is a prefix of the types by a / E[D] (a fractional knapsack),
     so q is the largest value over the prefixes, and at least 0.
     """
-    mean = instance.mean_duration[:, None]
+    mean = instance.pair_mean
     capacity = np.empty(instance.n_servers)
     for block in server_blocks(instance):
         gain = instance.match_reward[:, block] - demand_price[:, None]
         gain[~instance.allowed[:, block]] = -np.inf
-        order = np.argsort(-(gain / mean), axis=0, kind="stable")
+        own = mean if mean.shape[1] == 1 else mean[:, block]
+        order = np.argsort(-(gain / own), axis=0, kind="stable")
         gain = np.take_along_axis(gain, order, axis=0)
         rate = np.where(gain > 0, instance.arrival_rate[order], 0.0)
         earned = np.cumsum(rate * np.maximum(gain, 0.0), axis=0)
-        busy = np.cumsum(rate * mean[order, 0], axis=0)
+        taken = own[order, 0] if own.shape[1] == 1 else np.take_along_axis(own, order, axis=0)
+        busy = np.cumsum(rate * taken, axis=0)
         capacity[block] = np.max(earned / (1.0 + busy), axis=0)
     return capacity
 
@@ -64,9 +66,10 @@ def dual_value(instance: LossInstance, demand: Demand, demand_price: Float) -> f
 
 def index(instance: LossInstance, demand_price: Float, capacity: Float) -> Float:
     """(V, R) L(v,r) = s_vr - l_v - E[D_v] q_r, -inf for a forbidden pair (LAG Def. 3.3, quoted)."""
-    value = np.empty_like(instance.match_reward)
+    value, mean = np.empty_like(instance.match_reward), instance.pair_mean
     for block in server_blocks(instance):
-        cost = demand_price[:, None] + instance.mean_duration[:, None] * capacity[block]
+        own = mean if mean.shape[1] == 1 else mean[:, block]
+        cost = demand_price[:, None] + own * capacity[block]
         value[:, block] = instance.match_reward[:, block] - cost
     value[~instance.allowed] = -np.inf
     return value
@@ -107,7 +110,7 @@ def residuals(
     price, capacity, value = prices
     rate, used = instance.arrival_rate, instance.arrival_rate > 0
     scale = max(float(instance.match_reward.max()), 1e-300)
-    free = instance.on_duty - instance.mean_duration @ rates
+    free = instance.on_duty - instance.busy_share(rates)
     served = np.divide(rates.sum(axis=1), rate, out=np.zeros_like(rate), where=used)
     want = demand.servers_per_arrival(instance)
     short = np.where(used, served - want, 0.0)

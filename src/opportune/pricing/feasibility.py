@@ -53,7 +53,7 @@ def feasibility(instance: LossInstance) -> Feasibility:
     at_limit = abs(load - limit) <= LOAD_TOLERANCE * max(limit, load)
     if load <= limit or (at_limit and limit > 0):
         return Feasibility(True, at_limit, limit)
-    if instance.has_forbidden_pairs:
+    if needs_solving(instance):
         problems = _type_problems(instance) or (_joint_problem(instance, limit),)
     else:
         problems = (_load_problem(instance, limit),)
@@ -68,17 +68,31 @@ def max_load(instance: LossInstance) -> float:
     shortfall (see :func:`_joint_limit`).
     """
     used = instance.arrival_rate > 0
-    if not instance.has_forbidden_pairs or not used.any():
+    if not needs_solving(instance) or not used.any():
         k = instance.servers_per_task
         most = int(k[used].max()) if used.any() else int(k.max())
         return 1.0 - most / instance.servers_on_duty
     return _joint_limit(instance) * instance.load
 
 
+def needs_solving(instance: LossInstance) -> bool:
+    """Whether there is no arithmetic for the limit: forbidden pairs, durations by server."""
+    return instance.has_forbidden_pairs or instance.server_duration is not None
+
+
 def _type_limit(instance: LossInstance, v: int) -> float:
-    """Largest arrival rate that type v alone can have: permitted lam/(1+lam ED) >= k lam."""
+    """Largest arrival rate that type v alone can have: permitted lam/(1+lam ED) >= k lam.
+
+    An upper bound of it where durations depend on the server: all as fast as the fastest.
+    """
     k, permitted = int(instance.servers_per_task[v]), _permitted(instance, v)
-    return (permitted / k - 1.0) / instance.duration[v].mean
+    return (permitted / k - 1.0) / float(_permitted_means(instance, v).min())
+
+
+def _permitted_means(instance: LossInstance, v: int) -> Float:
+    """E[D_vr] of the permitted servers of a type."""
+    mean = np.broadcast_to(instance.pair_mean, instance.allowed.shape)
+    return np.asarray(mean[v, instance.allowed[v]])
 
 
 def _permitted(instance: LossInstance, v: int) -> float:
@@ -116,11 +130,11 @@ def _shortfall_root(
 ) -> float:
     """The c in [0, factor] at which h_p(c) = 0, by bisection on the closed form."""
     k = instance.servers_per_task[types]
-    work = (instance.arrival_rate * instance.mean_duration)[types]
-    order, on_duty = np.argsort(-price / work, kind="stable"), instance.on_duty
-    permitted = instance.allowed[types][order]
-    earned = np.cumsum(permitted * price[order, None], axis=0)
-    busy = np.cumsum(permitted * work[order, None], axis=0)
+    work, on_duty = instance.arrival_rate[types, None] * instance.pair_mean[types], instance.on_duty
+    order = np.argsort(-price[:, None] / work, axis=0, kind="stable")
+    permitted = np.take_along_axis(instance.allowed[types], order, axis=0)
+    earned = np.cumsum(permitted * price[order], axis=0)
+    busy = np.cumsum(permitted * np.take_along_axis(work, order, axis=0), axis=0)
 
     def excess(c: float) -> float:
         return float(k @ price - np.max(earned / (1.0 + c * busy), axis=0) @ on_duty)
@@ -164,11 +178,12 @@ def _type_problems(instance: LossInstance) -> tuple[Problem, ...]:
     problems = []
     for v in np.flatnonzero(instance.arrival_rate > 0):
         rate, k = float(instance.arrival_rate[v]), int(instance.servers_per_task[v])
-        mean, permitted = instance.duration[v].mean, _permitted(instance, int(v))
-        most = permitted * rate / (1.0 + rate * mean)
+        permitted, means = _permitted(instance, int(v)), _permitted_means(instance, int(v))
+        there = instance.on_duty[instance.allowed[v]]
+        most = float(np.sum(there * rate / (1.0 + rate * means)))
         if most >= k * rate * (1 - LOAD_TOLERANCE):
             continue
-        more = int(np.ceil(k * (1.0 + rate * mean) - permitted - 1e-9))
+        more = int(np.ceil((k * rate - most) * (1.0 / rate + means.mean()) - 1e-9))
         name, limit = instance.task_types[v], max(0.0, _type_limit(instance, int(v)))
         plural = "s" if permitted > 1 else ""
         problems.append(

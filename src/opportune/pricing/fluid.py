@@ -160,7 +160,7 @@ def fluid_map(instance: LossInstance, tables: WaterfillTables) -> FluidMap:
     Raises:
         InputError: If servers are off duty at times, or durations are too long.
     """
-    part_time = instance.part_time_problem("the fluid map")
+    part_time = instance.one_headcount_problem("the fluid map")
     if part_time is not None:
         raise InputError(part_time)
     tails = duration_tails(instance)

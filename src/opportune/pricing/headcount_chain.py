@@ -102,7 +102,7 @@ def headcount_problem(instance: LossInstance, surrogate: bool = False) -> Proble
             "every pair permitted",
             "the headcount depends on the policy here; the proven bound is OCC-LP(<=)",
         )
-    part_time = instance.part_time_problem("the headcount chain")
+    part_time = instance.one_headcount_problem("the headcount chain")
     if part_time is not None:
         return part_time
     if instance.one_k is None:

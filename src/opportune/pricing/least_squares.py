@@ -59,20 +59,31 @@ def least_squares_weights(
         instance.on_duty,
     )
     keep = np.ones(len(server), dtype=np.bool_)
-    mean = instance.mean_duration[used]
+    mean = _means(instance, used, (server, task_type))
     y = _solve(market, (server, task_type, mean), fixed, loose)
     idle = ~fixed & loose[task_type] & (y < IDLE)
     if idle.any():
         keep = ~idle
         y[idle] = 0.0
-        y[keep] = _solve(market, (server[keep], task_type[keep], mean), fixed[keep], loose)
-    work = (rate * mean)[task_type] * y
+        left = mean if mean.ndim == 1 else mean[keep]
+        y[keep] = _solve(market, (server[keep], task_type[keep], left), fixed[keep], loose)
+    work = rate[task_type] * (mean[task_type] if mean.ndim == 1 else mean[:, 0]) * y
     busy = np.bincount(server, weights=work, minlength=instance.n_servers)
     free = np.asarray(1.0 - busy, dtype=np.float64)
     y[fixed] = free[server[fixed]]
     weight = np.zeros_like(instance.match_reward)
     weight[used[task_type], server] = y * instance.on_duty[server]
     return weight, free * instance.on_duty
+
+
+def _means(
+    instance: LossInstance, used: NDArray[np.int64], pairs: tuple[NDArray[np.int64], ...]
+) -> Float:
+    """E[D] by used type (V,), or by pair (n, 1) where it depends on the server."""
+    if instance.server_duration is None:
+        return instance.mean_duration[used]
+    server, task_type = pairs
+    return np.ascontiguousarray(instance.server_duration.mean[used[task_type], server][:, None])
 
 
 def _solve(

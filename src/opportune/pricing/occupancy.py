@@ -19,9 +19,10 @@ from opportune.errors import SolverError
 from opportune.model.loss import LossInstance
 from opportune.pricing import certificate
 from opportune.pricing.demand import FULL, Demand
-from opportune.pricing.feasibility import feasibility
+from opportune.pricing.feasibility import feasibility, needs_solving
 from opportune.pricing.gears import AUTO, FULL_LP, SMALL, Certified, certified_prices
 from opportune.pricing.limit import limit_prices
+from opportune.pricing.program import mean_at
 from opportune.pricing.relaxation import Relaxation
 from opportune.pricing.search import Stop
 from opportune.pricing.ties import least_squares_rates
@@ -94,7 +95,8 @@ def price(
             instance = replace(instance, arrival_rate=rate)
             near = replace(instance, arrival_rate=rate * (1 - BELOW_LIMIT))
             notices.append(f"load {instance.load:.6g} is the last feasible one: the largest prices")
-            if np.ptp(instance.servers_per_task[used]) == 0 and not instance.has_forbidden_pairs:
+            one_k = np.ptp(instance.servers_per_task[used]) == 0
+            if one_k and not needs_solving(instance):
                 return _at_limit(instance, tuple(notices), began)
     if found is None:
         found = certified_prices(near, demand, *how)
@@ -109,7 +111,7 @@ def price(
 
 def _feasible_by_solving(instance: LossInstance) -> bool:
     """Whether the LP itself is the cheapest feasibility check: forbidden pairs, and many."""
-    return instance.has_forbidden_pairs and int(instance.allowed.sum()) > SMALL
+    return needs_solving(instance) and int(instance.allowed.sum()) > SMALL
 
 
 def _solve_or_explain(
@@ -170,7 +172,8 @@ def _demand_price(instance: LossInstance, demand: Demand, found: Certified) -> F
 
 def _free_fraction(instance: LossInstance, found: Certified) -> Float:
     """(R,) phi of the rates that were found."""
-    work = (instance.arrival_rate * instance.mean_duration)[found.pair_type] * found.weight
+    mean = mean_at(instance, found.pair_type, found.pair_server)
+    work = instance.arrival_rate[found.pair_type] * mean * found.weight
     busy = np.bincount(found.pair_server, weights=work, minlength=instance.n_servers)
     return np.asarray(instance.on_duty - busy)
 
@@ -184,7 +187,8 @@ def marginal_price(
     most k (1 - B), and over L(v,r) >= 0 at least.
     """
     permitted = np.flatnonzero(instance.allowed[v])
-    worth = instance.match_reward[v, permitted] - instance.duration[v].mean * capacity[permitted]
+    mean = mean_at(instance, np.full(len(permitted), v), permitted)
+    worth = instance.match_reward[v, permitted] - mean * capacity[permitted]
     order = np.argsort(-worth, kind="stable")
     reached = np.cumsum(free[permitted][order])
     want = float(demand.servers_per_arrival(instance)[v])
@@ -202,6 +206,8 @@ def _equal_for_equal_types(instance: LossInstance, demand: Demand, price: Float)
     kinds: dict[tuple[object, ...], list[int]] = {}
     for v in np.flatnonzero(instance.arrival_rate > 0):
         row = instance.match_reward[v].tobytes() + instance.allowed[v].tobytes()
+        if instance.server_duration is not None:
+            row += instance.server_duration.which[v].tobytes()
         key = (row, instance.duration[v], int(instance.servers_per_task[v]), blocking[v])
         kinds.setdefault(key, []).append(int(v))
     price = price.copy()
@@ -230,7 +236,7 @@ def _rates(
     rates = np.zeros_like(instance.match_reward)
     weight = instance.arrival_rate[found.pair_type] * found.weight
     rates[found.pair_type, found.pair_server] = weight
-    return rates, instance.on_duty - instance.mean_duration @ rates, index
+    return rates, instance.on_duty - instance.busy_share(rates), index
 
 
 def _snapped_index(

@@ -180,6 +180,10 @@ def _listed(instance: LossInstance, demand: Demand, reward: Float, factor: float
     mean = instance.mean_duration[used]
     pairs = Pairs(start, np.empty(start[-1], dtype=np.uint32), np.empty(start[-1]), mean)
     list_pairs(reward, allowed, unit, pairs)
+    if instance.server_duration is not None:
+        server = np.repeat(np.arange(instance.n_servers), np.diff(start))
+        own = instance.server_duration.mean[used[pairs.task_type], server]
+        pairs = pairs._replace(mean=np.ascontiguousarray(own[:, None]))
     market = Market(
         instance.arrival_rate[used] * factor,
         wanted[used],

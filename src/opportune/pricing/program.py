@@ -62,6 +62,19 @@ def _pairs(instance: LossInstance) -> tuple[Int, Int, Int, float]:
     return types, pair_type, pair_server, unit
 
 
+def _work(instance: LossInstance, pair_type: Int, pair_server: Int) -> Float:
+    """(n,) lambda_v E[D_vr] of pairs."""
+    rate = instance.arrival_rate[pair_type]
+    return np.asarray(rate * mean_at(instance, pair_type, pair_server))
+
+
+def mean_at(instance: LossInstance, pair_type: Int, pair_server: Int) -> Float:
+    """(n,) E[D_vr] of pairs."""
+    if instance.server_duration is None:
+        return instance.mean_duration[pair_type]
+    return np.asarray(instance.server_duration.mean[pair_type, pair_server])
+
+
 def occupancy_program(
     instance: LossInstance, demand: Demand, factor: float = 1.0, shortfall: bool = False
 ) -> ScaledProgram:
@@ -78,13 +91,13 @@ def occupancy_program(
     n, n_types, n_servers = len(pair_type), len(types), instance.n_servers
     row_of = np.empty(instance.n_types, dtype=np.int64)
     row_of[types] = np.arange(n_types)
-    work = instance.arrival_rate * instance.mean_duration * factor
+    work = _work(instance, pair_type, pair_server) * factor
     pair, server = np.arange(n), np.arange(n_servers)
     capacity_row, pair_row = n_types + server, n_types + n_servers + pair
     row = [row_of[pair_type], n_types + pair_server, capacity_row, pair_row, pair_row]
     column = [pair, pair, n + server, pair, n + pair_server]
     one = np.ones(n)
-    value = [one, work[pair_type], np.ones(n_servers), one, -one]
+    value = [one, work, np.ones(n_servers), one, -one]
     reward = instance.arrival_rate * instance.match_reward.T / unit
     cost = np.concatenate([reward.T[pair_type, pair_server], np.zeros(n_servers)])
     upper = np.ones(n + n_servers)
@@ -120,7 +133,7 @@ def kiid_program(instance: LossInstance, at_most: bool = False) -> ScaledProgram
     n, n_types, n_servers = len(pair_type), len(types), instance.n_servers
     row_of = np.empty(instance.n_types, dtype=np.int64)
     row_of[types] = np.arange(n_types)
-    work = instance.arrival_rate * instance.mean_duration
+    work = _work(instance, pair_type, pair_server)
     pair = np.arange(n)
     reward = instance.arrival_rate[:, None] * instance.match_reward / unit
     want = instance.servers_per_task[types].astype(np.float64)
@@ -132,6 +145,6 @@ def kiid_program(instance: LossInstance, at_most: bool = False) -> ScaledProgram
         row_upper=np.concatenate([want, instance.on_duty]),
         row=np.concatenate([row_of[pair_type], n_types + pair_server]),
         column=np.concatenate([pair, pair]),
-        value=np.concatenate([np.ones(n), work[pair_type]]),
+        value=np.concatenate([np.ones(n), work]),
     )
     return ScaledProgram(linear, types, pair_type, pair_server, unit)

@@ -50,6 +50,6 @@ class Relaxation:
 
     @property
     def opportunity_cost(self) -> Float:
-        """(V, R) l_v + E[D_v] q_r: what using server r for type v costs later tasks."""
-        mean = self.instance.mean_duration
-        return np.asarray(self.demand_price[:, None] + mean[:, None] * self.capacity_price)
+        """(V, R) l_v + E[D_vr] q_r: what using server r for type v costs later tasks."""
+        mean = self.instance.pair_mean
+        return np.asarray(self.demand_price[:, None] + mean * self.capacity_price)

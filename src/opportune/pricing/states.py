@@ -79,7 +79,7 @@ class StateSpace:
 
 def memoryless_problem(instance: LossInstance) -> Problem | None:
     """What keeps the states of an instance from being counts, or None."""
-    part_time = instance.part_time_problem("states that count busy servers")
+    part_time = instance.one_headcount_problem("states that count busy servers")
     if part_time is not None:
         return part_time
     for v, duration in enumerate(instance.duration):

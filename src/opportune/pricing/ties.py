@@ -100,7 +100,7 @@ def _tie_program(instance: LossInstance, positive: Bool, ties: tuple[Int, Int]) 
     n, n_types, n_servers = len(tie_type), len(types), instance.n_servers
     row_of = np.full(instance.n_types, -1)
     row_of[types] = np.arange(n_types)
-    work, on_duty = instance.arrival_rate * instance.mean_duration, instance.on_duty
+    work, on_duty = instance.arrival_rate[:, None] * instance.pair_mean, instance.on_duty
     fixed_type, fixed_server = np.nonzero(positive)
     pair, server = np.arange(n), np.arange(n_servers)
     capacity_row, pair_row = n_types + server, n_types + n_servers + pair
@@ -108,8 +108,8 @@ def _tie_program(instance: LossInstance, positive: Bool, ties: tuple[Int, Int]) 
     entries = (
         (row_of[tie_type], pair, one),
         (row_of[fixed_type], n + fixed_server, np.ones(len(fixed_type))),
-        (n_types + tie_server, pair, work[tie_type]),
-        (capacity_row, n + server, 1.0 + work @ positive),
+        (n_types + tie_server, pair, np.broadcast_to(work, positive.shape)[ties]),
+        (capacity_row, n + server, 1.0 + (work * positive).sum(axis=0)),
         (pair_row, pair, one),
         (pair_row, n + tie_server, -one),
     )

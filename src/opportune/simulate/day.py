@@ -21,6 +21,7 @@ from opportune.kernels.streams import LossStreams, draw_arrivals
 from opportune.model.day import Day, merge_absences
 from opportune.model.streams import Key, empty_block, loss_law, stream_key
 from opportune.policies.base import Plan
+from opportune.simulate.by_server import ServerRun
 from opportune.simulate.loss import empty_state, empty_trace
 
 CHUNK = 1 << 10
@@ -104,6 +105,8 @@ class _Run:
         rates = [day.base.arrival_rate * row for row in day.multiplier]
         self.laws = [loss_law(replace(day.base, arrival_rate=rate)) for rate in rates]
         self.world = World(day.base.match_reward, day.base.servers_per_task)
+        laws = day.base.server_duration
+        self.by_server = None if laws is None else ServerRun(day.base, laws, CHUNK)
         k = int(day.base.servers_per_task.max())
         self.streams: LossStreams = empty_block(k, CHUNK)
         self.no_log = np.zeros((0, k), dtype=np.int32)
@@ -137,12 +140,17 @@ class _Run:
         window = Window(0 if counted else horizon, horizon)
         while not done:
             draw_arrivals(self.key, self.drawn, law, self.streams)
+            if self.by_server is not None:
+                self.by_server.draw(self.key, self.drawn)
             self.drawn += CHUNK
             for p, plans in enumerate(self.policies):
                 log = (self.counts[p][stretch.period], self.no_log)
-                tables = plans[stretch.period].tables
+                plan = plans[stretch.period]
                 state = self.states[p]
-                run_arrivals(self.streams, tables, self.world, window, state, log)
+                if self.by_server is not None:
+                    self.by_server.serve(plan, self.streams, window, state, log)
+                else:
+                    run_arrivals(self.streams, plan.tables, self.world, window, state, log)
                 done = bool(state.clock[0] >= horizon)
             done = done or not self.policies
 

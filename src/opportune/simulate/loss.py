@@ -24,6 +24,7 @@ from opportune.kernels.streams import LossStreams, draw_arrivals
 from opportune.model.loss import LossInstance
 from opportune.model.streams import BLOCK, empty_block, loss_law, stream_key
 from opportune.policies.base import Plan
+from opportune.simulate.by_server import ServerRun
 
 N_BATCHES = 20
 """Equal parts of the counted window, for an interval from a single replication."""
@@ -59,7 +60,7 @@ class Run:
 
 def default_warm_up(instance: LossInstance, steps: int) -> int:
     """max(steps / 10, 10 max E[D]) steps, rounded up."""
-    return int(np.ceil(max(steps / 10, 10 * instance.mean_duration.max())))
+    return int(np.ceil(max(steps / 10, 10 * instance.pair_mean.max())))
 
 
 def simulate_plans(
@@ -93,10 +94,17 @@ def simulate_plans(
     no_log = np.zeros((0, k), dtype=np.int32)
     streams = empty_block(k)
     block, done = 0, not law.arrival > 0
+    laws = instance.server_duration
+    by_server = None if laws is None else ServerRun(instance, laws, BLOCK)
     while not done:
         draw_arrivals(key, block * BLOCK, law, streams)
+        if by_server is not None:
+            by_server.draw(key, block * BLOCK)
         for plan, state, trace in zip(plans, states, traces, strict=True):
-            serve_block(plan, streams, (world, window), state, (trace, no_log))
+            if by_server is not None and isinstance(state, LossState):
+                by_server.serve(plan, streams, window, state, (trace, no_log))
+            else:
+                serve_block(plan, streams, (world, window), state, (trace, no_log))
             done = bool(state.clock[0] >= window.horizon)
         done = done or not plans
         block += 1

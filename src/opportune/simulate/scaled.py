@@ -121,7 +121,7 @@ def simulate_scaled(
         InputError: If durations are too long for a state by steps left, servers are off duty
             at times, or ``start`` has another shape.
     """
-    part_time = instance.part_time_problem("the scaled system")
+    part_time = instance.one_headcount_problem("the scaled system")
     if part_time is not None:
         raise InputError(part_time)
     law = loss_law(instance)

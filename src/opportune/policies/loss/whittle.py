@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune.errors import InputError, Problem
 from opportune.model.loss import LossInstance
 from opportune.policies.base import Plan, list_plan
 from opportune.pricing.relaxation import Relaxation
@@ -36,7 +37,15 @@ class Whittle:
 
 
 def whittle_index(instance: LossInstance, share: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(V, R) s_vr - E[D_v] sum_w share_w max(s_wr - s_vr, 0); forbidden pairs offer nothing."""
+    """(V, R) s_vr - E[D_v] sum_w share_w max(s_wr - s_vr, 0); forbidden pairs offer nothing.
+
+    Raises:
+        InputError: If durations depend on the server: the closed form supposes one mean.
+    """
+    if instance.server_duration is not None:
+        told = "Whittle's closed form supposes durations that do not depend on the server"
+        remedy = "leave it out; lag, greedy and random can be used"
+        raise InputError(Problem("policy", told, "durations by task type only", remedy))
     reward = instance.match_reward
     better = np.empty_like(reward)
     for v in range(instance.n_types):
