@@ -248,3 +248,14 @@ def test_a_queue_becomes_a_loss_pool_and_who_waits_is_served() -> None:
     assert state_of(pool, waiting) == "in_service"
     task = pool.state.tasks[2]
     assert present_body(pool.state, task).assignment_id == "p.a2"
+
+
+def test_a_kept_server_that_is_not_needed_in_the_end_goes_to_the_next() -> None:
+    pool = queue({"a": [3.0, 2.0, 1.0]}, reserve_after=0.0)
+    held = pool.task(now=0.0, k=2)
+    pair, single = pool.task(now=1.0, k=2), pool.task(now=2.0)
+    assert task_body(pool.state, pair.task_id).reserved == ["s2"]
+    assert single.state == "queued"
+    pool.ok(Complete(assignment=held.assignment_id), 3.0)
+    assert names(assignment_body(pool.state, "p.a2")) == ["s0", "s1"]
+    assert names(assignment_body(pool.state, "p.a3")) == ["s2"]

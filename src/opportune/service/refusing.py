@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from opportune.service.answers import Code, Complaint
 from opportune.service.naming import ASSIGNMENT, DECISION, TASK, number_in
+from opportune.service.reading import stored_decision
 from opportune.service.state import State, Task
 
 
@@ -46,7 +47,8 @@ def task_named(state: State, name: str, letters: str, field: str) -> Task:
     number = number_in(name, state.pool, letters)
     task: Task | None = None
     if number is not None and name.rpartition(".")[2][0] == DECISION:
-        task = next((one for one in state.tasks.values() if number in one.decisions), None)
+        decision = stored_decision(state, number)
+        task = None if decision is None else state.tasks.get(decision.task)
     elif number is not None:
         task = state.tasks.get(number)
     if task is None or (name.rpartition(".")[2][0] == ASSIGNMENT and not task.slots):

@@ -289,6 +289,8 @@ def capacity_mismatch(state: State) -> int:
     reserved = [0] * len(state.servers)
     wrong = 0
     for task in state.tasks.values():
+        if task.ended is not None:
+            continue
         for r in task.reserved:
             wrong += reserved[r] != 0 or task.state != QUEUED
             reserved[r] = task.number
