@@ -218,7 +218,7 @@ def test_unseen_pairs_can_be_forbidden(tmp_path: Path) -> None:
 
 
 def test_a_load_near_the_limit_is_told(tmp_path: Path) -> None:
-    rows = (f"{i},s{i % 2},{1 + (i % 4 > 0)},1" for i in range(300))
+    rows = (f"{i},s{i % 2},{1 + (i % 8 > 1)},1" for i in range(300))
     path = write_log(tmp_path / "log.csv", "time,server,duration,outcome", *rows)
     fit = limit_cautions(fit_log(read_log(path)))
     assert "is above 0.5, the largest at which every task can be served" in fit.cautions[0]
@@ -248,6 +248,19 @@ def test_a_step_follows_the_unit(tmp_path: Path, scale: float, length: float) ->
     assert step.length == pytest.approx(length)
     assert step.peak <= 0.3
     assert 0 < step.lengthened <= 0.02
+
+
+@pytest.mark.parametrize("periods", [1, 24, 48, 90])
+def test_a_chosen_step_divides_a_period_of_the_day(tmp_path: Path, periods: int) -> None:
+    rng = np.random.default_rng(6)
+    time = np.cumsum(rng.exponential(900.0, 2000))
+    rows = (f"{t:.3f},s,{rng.exponential(18_000):.3f}" for t in time.tolist())
+    path = write_log(tmp_path / "log.csv", "time,server,duration", *rows)
+    roles = {role: role for role in ("time", "server", "duration")}
+    step = choose_step(read_log(path, columns_of({**roles, "day": 86_400})), None, periods)
+    steps = 86_400 / periods / step.length
+    assert steps == pytest.approx(round(steps))
+    assert 60 <= step.length <= 270
 
 
 def test_a_step_that_is_too_long_is_refused(tmp_path: Path) -> None:

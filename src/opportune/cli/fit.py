@@ -73,6 +73,10 @@ class EstimateOptions:
         Literal["outcome", "speed", "none"],
         Parameter(help="What a service is worth: its outcome, its speed (made up), or 1."),
     ] = "outcome"
+    durations: Annotated[
+        Literal["auto", "type", "server"],
+        Parameter(help="A law per type, per type and server, or as a test of servers says."),
+    ] = "auto"
     unseen: Annotated[
         Literal["allow", "forbid"], Parameter(help="Pairs that the log never shows.")
     ] = "allow"
@@ -94,6 +98,7 @@ class EstimateOptions:
             types=self.types,
             model=self.model,
             score=self.score,
+            durations=self.durations,
             unseen=self.unseen,
             seed=seed,
             name=self.name,

@@ -33,7 +33,7 @@ def limit_cautions(fit: Fit) -> Fit:
     multiplier = fit.arrivals.multiplier
     if multiplier is not None and not told:
         work = instance.arrival_rate * instance.servers_per_task * instance.mean_duration
-        loads = (multiplier * work).sum(axis=1) / instance.n_servers
+        loads = (multiplier * work).sum(axis=1) / work.sum() * instance.load
         worst = int(np.argmax(loads))
         if loads[worst] > NEAR * limit:
             told.append(

@@ -220,9 +220,15 @@ def _duration_cautions(fit: Fitted) -> Iterator[str]:
             low = float(services.by_server.mean[seen].min())
             high = float(services.by_server.mean[seen].max())
         sure = probability(services.p_servers or 0.0)
+        one = fit.instance.server_duration is None
         yield (
             f"durations depend on the server ({sure}, means {low:.2f} to {high:.2f} times the "
-            "type's): the instance has one law per type, so prices and bounds are for that"
+            "type's): the instance has "
+            + (
+                "one law per type, so prices and bounds are for that"
+                if one
+                else "a law per pair, for which only OCC-LP(<=) is a bound"
+            )
         )
     if fit.presence is not None:
         share = float(fit.presence.mean())

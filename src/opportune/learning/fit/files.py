@@ -164,6 +164,7 @@ def _durations(fit: Fit) -> dict[str, Any]:
         "own_weight": [one.weight for one in types],
         "servers_differ": finite(fit.services.p_servers),
         "by_server": None if by_server is None else by_server.mean.tolist(),
+        "by_server_used": fit.instance.server_duration is not None,
     }
 
 

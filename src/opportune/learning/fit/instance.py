@@ -23,6 +23,7 @@ from opportune.learning.fit.cautions import cautions_of
 from opportune.learning.fit.drift import Drift, drift_test, noticed
 from opportune.learning.fit.log import Log
 from opportune.learning.fit.outcomes import Model, Scores, Seen, fit_outcomes
+from opportune.learning.fit.pair_durations import pair_durations, pairs_wanted
 from opportune.learning.fit.presence import presence
 from opportune.learning.fit.services import (
     Observed,
@@ -55,6 +56,7 @@ class FitSettings:
         types: Number of types to make of contexts; None to choose it by held-out loss.
         model: Model of outcomes.
         score: What a service is worth: its outcome, its speed (made up), or 1 for all.
+        durations: A law per type, per type and server, or as the test says.
         unseen: Whether a pair that the log never shows is allowed.
         seed: Of what is drawn: parts held out, starts of clusters.
         name: Name of the instance.
@@ -66,6 +68,7 @@ class FitSettings:
     types: int | None = None
     model: Model | Literal["auto"] = "auto"
     score: Literal["outcome", "speed", "none"] = "outcome"
+    durations: Literal["auto", "type", "server"] = "auto"
     unseen: Literal["allow", "forbid"] = "allow"
     seed: int = 1
     name: str = "fitted"
@@ -149,7 +152,7 @@ def _fitted(log: Log, settings: FitSettings) -> Fit:
         raise InputError(Problem("log", f"{log.n_tasks} task", "at least two tasks"))
     if not log.arrival[-1] > log.arrival[0]:
         raise InputError(Problem("log.time", "one time for all tasks", "arrivals over some time"))
-    step = choose_step(log, settings.step)
+    step = choose_step(log, settings.step, settings.periods)
     task_type, names, clusters = _types(log, settings)
     shape = (len(names), len(log.servers))
     arrivals = fit_arrivals(log, task_type, len(names), step, settings.periods)
@@ -171,6 +174,9 @@ def _fitted(log: Log, settings: FitSettings) -> Fit:
         task_types=names,
         servers=log.servers,
         name=settings.name,
+        server_duration=pair_durations(services)
+        if pairs_wanted(services, settings.durations)
+        else None,
     )
     periods = 1 if arrivals.multiplier is None else len(arrivals.multiplier)
     fit = Fit(

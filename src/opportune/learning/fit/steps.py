@@ -52,8 +52,13 @@ class Step:
     shared: float
 
 
-def choose_step(log: Log, length: float | None = None) -> Step:
+def choose_step(log: Log, length: float | None = None, periods: int = 1) -> Step:
     """The longest round step that keeps arrivals apart and durations as they are, or a given one.
+
+    Args:
+        log: The log.
+        length: The step, None to choose one.
+        periods: Periods of a day, which a chosen step divides.
 
     A log whose times and durations are whole numbers, no two arrivals at one time, is in steps
     already: its unit is the step.
@@ -71,6 +76,8 @@ def choose_step(log: Log, length: float | None = None) -> Step:
     known = log.duration[np.isfinite(log.duration) & (log.duration > 0)]
     start = float(known.mean()) if known.size else float(log.arrival[-1]) / max(log.n_tasks, 1)
     for candidate in _round_lengths(max(start, 1e-12), log.day == DAY_SECONDS):
+        if log.day is not None and not _divides(candidate, log.day / periods):
+            continue
         step = _measured(log, candidate, "")
         if step.peak <= PEAK_ARRIVALS and step.lengthened <= LENGTHENED:
             told = f"longest round step with at most {PEAK_ARRIVALS:g} arrivals in the busiest time"
@@ -116,6 +123,11 @@ def _round_lengths(longest: float, sexagesimal: bool) -> list[float]:
     digits = (1.0, 2.0, 5.0, *(ROUND_TIMES if sexagesimal else ()))
     values = {one * 10.0**power for power in range(top - 9, top + 1) for one in digits}
     return sorted((float(f"{value:.6g}") for value in values if value <= longest), reverse=True)
+
+
+def _divides(length: float, period: float) -> bool:
+    steps = period / length
+    return round(steps) >= 1 and abs(steps - round(steps)) <= 1e-9 * steps
 
 
 def _whole(values: Float) -> bool:
