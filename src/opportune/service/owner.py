@@ -24,7 +24,7 @@ import structlog
 from opportune.service import commands, engine, events
 from opportune.service.answers import Answer
 from opportune.service.idempotency import KeyMemory, Known, Ticket
-from opportune.service.journal import Append, Journal, JournalError
+from opportune.service.journal import Append, Journal, JournalError, StaleTokenError
 from opportune.service.loading import load_pool
 from opportune.service.notes import Audited, Remembered, decode_note, encode_note
 from opportune.service.problems import Reply, problem, reply_of
@@ -284,6 +284,8 @@ class PoolOwner:
                 waiting.future.set_result(reply)
         self._records, self._callers = [], []
         self._reload()
+        if isinstance(error, StaleTokenError):
+            self.failed = "another node owns the pool now"
 
     def _recover(self) -> None:
         """The engine failed: what it had decided before is written, then the state read again."""
@@ -359,7 +361,10 @@ class PoolOwner:
         while not self.failed and (self._records or self._flight is not None):
             await asyncio.sleep(0.001)
         if self.loaded.written > self._snapshot_at and not self.failed:
-            await asyncio.wrap_future(self._save_snapshot())
+            try:
+                await asyncio.wrap_future(self._save_snapshot())
+            except JournalError as error:  # the records have it all
+                _log.warning("no snapshot at the end", pool=self.pool, reason=str(error))
 
 
 def _remembered(asked: Ticket, reply: Reply, now: float) -> Remembered:

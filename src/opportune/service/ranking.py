@@ -72,7 +72,9 @@ def _problem(state: State, request: RankRequest) -> Complaint | None:
         return Complaint(
             code="invalid", field="candidates", detail="a candidate stands there twice"
         )
-    if request.scores is not None and len(request.scores) != len(candidates or []):
+    if request.scores is not None and (
+        candidates is None or len(request.scores) != len(candidates)
+    ):
         told = f"{len(request.scores)} scores for {len(candidates or [])} candidates"
         return Complaint(code="invalid", field="scores", detail=told, remedy="give one for each")
     return None

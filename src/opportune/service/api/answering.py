@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import structlog
 from litestar import Request, Response
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import FromPath
 
 from opportune.errors import OpportuneError, Problem, shorten
-from opportune.service.api.calls import Call, administer, carry_out
+from opportune.service.api.calls import Call, administer, carry_out, decoded
 from opportune.service.commands import Command
 from opportune.service.problems import (
     PROBLEM_JSON,
@@ -24,6 +26,11 @@ from opportune.service.problems import (
 )
 
 AnyRequest = Request[Any, Any, Any]
+
+Body = TypeVar("Body")
+
+Segment = FromPath[str]
+"""A part of the path, percent-encoded as it came."""
 
 _log = structlog.get_logger("http")
 
@@ -86,11 +93,11 @@ def on_http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
     """An error of the framework: no such route, a body that is not what is expected."""
     items = []
     status = error.status_code
-    if isinstance(error, ValidationException):
+    if isinstance(error, ValidationException):  # of the query: bodies are read by the handlers
         status = 422
         extra = error.extra if isinstance(error.extra, list) else []
         items = [
-            Problem(str(one.get("key", "body")), "", str(one.get("message", ""))) for one in extra
+            Problem(str(one.get("key", "query")), "", str(one.get("message", ""))) for one in extra
         ]
     code = _BY_STATUS.get(status, "internal" if status >= 500 else "malformed")
     headers = {k.lower(): v for k, v in (error.headers or {}).items()}
@@ -107,6 +114,27 @@ def on_fault(request: AnyRequest, error: Exception) -> Response[Any]:
     """A fault of ours."""
     _log.error("a request failed", path=request.scope["path"], exc_info=error)
     return respond(problem("internal", "see the service's log"))
+
+
+def reads(opt: dict[str, Any], body: Any) -> dict[str, Any]:
+    """A handler's options with the type of the body it reads, for it and for its documentation."""
+    return {**opt, "body": body}
+
+
+async def body_of(request: AnyRequest, kind: type[Body]) -> Body:
+    """The body of a request.
+
+    Raises:
+        RefusalError: If it is no JSON, or not of the type.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
+    body: Body = decoded(await request.body(), decoder)
+    return body
+
+
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def problems(*codes: str) -> dict[int, ResponseSpec]:

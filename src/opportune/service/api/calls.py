@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from opportune.errors import Problem
 from opportune.service.commands import Command, PutPool
 from opportune.service.idempotency import KEY_LENGTH, Ticket, ticket
 from opportune.service.keys import Caller
@@ -141,7 +142,9 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise refusal("invalid", str(error)) from error
+        told, _, place = str(error).partition(" - at `$")
+        wrong = Problem(place.strip("`.") or "body", "", told)
+        raise refusal("invalid", str(error), [wrong]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refusal("malformed", str(error)) from error
 

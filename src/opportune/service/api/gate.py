@@ -62,14 +62,14 @@ class Gate:
 
     def __init__(self, node: Node, app: App, needs_key: bool, shortcut: bool = True) -> None:
         self._node = node
-        self._app = app
+        self.app = app
         self._needs_key = needs_key
         self._shortcut = shortcut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request (ASGI)."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         path = path.partition(b"?")[0]
@@ -133,7 +133,7 @@ class Gate:
                 self._node.metrics.answered(message["status"])
             await send(message)
 
-        await self._app(inner, receive, counted)
+        await self.app(inner, receive, counted)
 
     def _target(self, scope: Scope, path: bytes) -> bytes:
         query: bytes = scope.get("query_string", b"")

@@ -8,10 +8,13 @@ from opportune.service import commands, reading
 from opportune.service.answers import PlanBody
 from opportune.service.api.answering import (
     AnyRequest,
+    Segment,
     administered,
     also,
+    body_of,
     call_of,
     problems,
+    reads,
     respond,
 )
 from opportune.service.api.bodies import NewPlan
@@ -26,13 +29,13 @@ _REFUSED = problems("not-found", "invalid", "conflict")
 
 
 @get("/v1/pools/{pool:str}/plans", opt=READ, responses=problems("not-found"))
-async def list_plans(request: AnyRequest, pool: str) -> Response[list[PlanBody]]:
+async def list_plans(request: AnyRequest, pool: Segment) -> Response[list[PlanBody]]:
     """The stored plans, oldest first."""
     return respond(await look(call_of(request), named(pool), reading.plan_bodies))
 
 
 @get("/v1/pools/{pool:str}/plans/{plan:str}", opt=READ, responses=problems("not-found"))
-async def get_plan(request: AnyRequest, pool: str, plan: str) -> Response[PlanDocument]:
+async def get_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Response[PlanDocument]:
     """A plan with its prices and tables."""
     name = named(plan)
     return respond(
@@ -42,9 +45,10 @@ async def get_plan(request: AnyRequest, pool: str, plan: str) -> Response[PlanDo
     )
 
 
-@post("/v1/pools/{pool:str}/plans", opt=ADMIN, responses=_REFUSED)
-async def make_plan(request: AnyRequest, pool: str, data: NewPlan) -> Response[PlanBody]:
+@post("/v1/pools/{pool:str}/plans", opt=reads(ADMIN, NewPlan), responses=_REFUSED)
+async def make_plan(request: AnyRequest, pool: Segment) -> Response[PlanBody]:
     """Price the pool as it is declared and make a plan of it; by default put it in force."""
+    data = await body_of(request, NewPlan)
     call, name = call_of(request), named(pool)
     owner = call.node.owner(name)
     asked = call.ticket(await request.body())
@@ -65,13 +69,12 @@ async def make_plan(request: AnyRequest, pool: str, data: NewPlan) -> Response[P
 
 @put(
     "/v1/pools/{pool:str}/plans/{plan:str}",
-    opt=ADMIN,
+    opt=reads(ADMIN, PlanDocument),
     responses={**_REFUSED, **also(201, PlanBody, "stored")},
 )
-async def put_plan(
-    request: AnyRequest, pool: str, plan: str, data: PlanDocument
-) -> Response[PlanBody]:
+async def put_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Response[PlanBody]:
     """Store a plan that was made elsewhere; it is not in force yet."""
+    data = await body_of(request, PlanDocument)
     if data.id != named(plan):
         raise refusal("invalid", f"the body's id is {data.id!r}, the path's {named(plan)!r}")
     return await administered(request, named(pool), commands.PutPlan(plan=data))
@@ -83,13 +86,13 @@ async def put_plan(
     status_code=200,
     responses=_REFUSED,
 )
-async def activate_plan(request: AnyRequest, pool: str, plan: str) -> Response[PlanBody]:
+async def activate_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Response[PlanBody]:
     """Put a stored plan in force."""
     return await administered(request, named(pool), commands.ActivatePlan(plan=named(plan)))
 
 
 @post("/v1/pools/{pool:str}/plans/§rollback", opt=ADMIN, status_code=200, responses=_REFUSED)
-async def rollback_plan(request: AnyRequest, pool: str) -> Response[PlanBody]:
+async def rollback_plan(request: AnyRequest, pool: Segment) -> Response[PlanBody]:
     """Put the plan in force that was before the present one."""
     return await administered(request, named(pool), commands.RollbackPlan())
 

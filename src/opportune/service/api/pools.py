@@ -16,11 +16,14 @@ from opportune.service import commands, reading
 from opportune.service.answers import PoolBody, ScoresBody, ServerBody, TaskTypeBody
 from opportune.service.api.answering import (
     AnyRequest,
+    Segment,
     administered,
     also,
+    body_of,
     call_of,
     carried_out,
     problems,
+    reads,
     respond,
 )
 from opportune.service.api.bodies import AuditBody, Done, NewPool, NewScores, PoolList
@@ -41,9 +44,10 @@ async def list_pools(request: AnyRequest) -> PoolList:
     return PoolList([pool for pool, owner in owners if owner.state.settings is not None])
 
 
-@post("/v1/pools", opt=ADMIN, responses={**problems("conflict", "invalid")})
-async def create_pool(request: AnyRequest, data: NewPool) -> Response[PoolBody]:
+@post("/v1/pools", opt=reads(ADMIN, NewPool), responses={**problems("conflict", "invalid")})
+async def create_pool(request: AnyRequest) -> Response[PoolBody]:
     """Create a pool that is not there yet."""
+    data = await body_of(request, NewPool)
     owner = call_of(request).node.owners.get(data.id)
     asked = call_of(request).ticket(await request.body())
     known = asked is not None and owner is not None and owner.keys.find(asked.key) is not None
@@ -54,7 +58,7 @@ async def create_pool(request: AnyRequest, data: NewPool) -> Response[PoolBody]:
 
 
 @get("/v1/pools/{pool:str}", opt=READ, responses=problems("not-found"))
-async def get_pool(request: AnyRequest, pool: str) -> Response[PoolBody]:
+async def get_pool(request: AnyRequest, pool: Segment) -> Response[PoolBody]:
     """A pool at a glance."""
     now = time.time()
     return respond(
@@ -64,16 +68,17 @@ async def get_pool(request: AnyRequest, pool: str) -> Response[PoolBody]:
 
 @put(
     "/v1/pools/{pool:str}",
-    opt=ADMIN,
+    opt=reads(ADMIN, PoolSettings),
     responses={**problems("invalid"), **also(201, PoolBody, "created")},
 )
-async def put_pool(request: AnyRequest, pool: str, data: PoolSettings) -> Response[PoolBody]:
+async def put_pool(request: AnyRequest, pool: Segment) -> Response[PoolBody]:
     """Create a pool, or change its settings."""
+    data = await body_of(request, PoolSettings)
     return await administered(request, named(pool), commands.PutPool(settings=data))
 
 
 @get("/v1/pools/{pool:str}/audit", opt=ADMIN, responses=problems("not-found"))
-async def get_audit(request: AnyRequest, pool: str) -> list[AuditBody]:
+async def get_audit(request: AnyRequest, pool: Segment) -> list[AuditBody]:
     """What administrators did in a pool: the latest thousand actions, latest first."""
     owner = call_of(request).node.owner(named(pool))
     kept = list(reversed(owner.loaded.audits))
@@ -85,19 +90,24 @@ async def get_audit(request: AnyRequest, pool: str) -> list[AuditBody]:
 
 
 @get("/v1/pools/{pool:str}/servers", opt=READ, responses=problems("not-found"))
-async def list_servers(request: AnyRequest, pool: str) -> Response[list[ServerBody]]:
+async def list_servers(request: AnyRequest, pool: Segment) -> Response[list[ServerBody]]:
     """All servers of a pool."""
     return respond(await look(call_of(request), named(pool), reading.server_bodies))
 
 
-@put("/v1/pools/{pool:str}/servers", opt=ADMIN, responses=problems("not-found", "invalid"))
-async def put_servers(request: AnyRequest, pool: str, data: list[ServerSettings]) -> Response[Done]:
+@put(
+    "/v1/pools/{pool:str}/servers",
+    opt=reads(ADMIN, list[ServerSettings]),
+    responses=problems("not-found", "invalid"),
+)
+async def put_servers(request: AnyRequest, pool: Segment) -> Response[Done]:
     """Add or change many servers; others stay as they are."""
+    data = await body_of(request, list[ServerSettings])
     return await _batch(request, pool, [commands.PutServer(settings=one) for one in data])
 
 
 @get("/v1/pools/{pool:str}/servers/{server:str}", opt=READ, responses=problems("not-found"))
-async def get_server(request: AnyRequest, pool: str, server: str) -> Response[ServerBody]:
+async def get_server(request: AnyRequest, pool: Segment, server: Segment) -> Response[ServerBody]:
     """A server."""
     name = named(server)
     return respond(
@@ -112,13 +122,12 @@ async def get_server(request: AnyRequest, pool: str, server: str) -> Response[Se
 
 @put(
     "/v1/pools/{pool:str}/servers/{server:str}",
-    opt=ADMIN,
+    opt=reads(ADMIN, ServerSettings),
     responses={**problems("not-found", "invalid"), **also(201, ServerBody, "added")},
 )
-async def put_server(
-    request: AnyRequest, pool: str, server: str, data: ServerSettings
-) -> Response[ServerBody]:
+async def put_server(request: AnyRequest, pool: Segment, server: Segment) -> Response[ServerBody]:
     """Add a server (anew, if it was removed), or change it. The body's id must be the path's."""
+    data = await body_of(request, ServerSettings)
     _same("id", data.id, named(server))
     return await administered(request, named(pool), commands.PutServer(settings=data))
 
@@ -129,7 +138,9 @@ async def put_server(
     status_code=200,
     responses=problems("not-found", "invalid"),
 )
-async def remove_server(request: AnyRequest, pool: str, server: str) -> Response[ServerBody]:
+async def remove_server(
+    request: AnyRequest, pool: Segment, server: Segment
+) -> Response[ServerBody]:
     """Take a server out; its offers are rescinded, its running tasks go on without it."""
     return await administered(request, named(pool), commands.RemoveServer(server=named(server)))
 
@@ -140,7 +151,9 @@ async def remove_server(request: AnyRequest, pool: str, server: str) -> Response
     status_code=200,
     responses=problems("not-found", "invalid"),
 )
-async def server_heartbeat(request: AnyRequest, pool: str, server: str) -> Response[ServerBody]:
+async def server_heartbeat(
+    request: AnyRequest, pool: Segment, server: Segment
+) -> Response[ServerBody]:
     """A server is alive."""
     return await carried_out(request, named(pool), commands.ServerHeartbeat(server=named(server)))
 
@@ -151,7 +164,9 @@ async def server_heartbeat(request: AnyRequest, pool: str, server: str) -> Respo
     status_code=200,
     responses=problems("not-found", "invalid", "conflict"),
 )
-async def clear_quarantine(request: AnyRequest, pool: str, server: str) -> Response[ServerBody]:
+async def clear_quarantine(
+    request: AnyRequest, pool: Segment, server: Segment
+) -> Response[ServerBody]:
     """Let a server out of quarantine before its time."""
     return await administered(request, named(pool), commands.ClearQuarantine(server=named(server)))
 
@@ -160,28 +175,32 @@ async def clear_quarantine(request: AnyRequest, pool: str, server: str) -> Respo
 
 
 @get("/v1/pools/{pool:str}/task-types", opt=READ, responses=problems("not-found"))
-async def list_task_types(request: AnyRequest, pool: str) -> Response[list[TaskTypeBody]]:
+async def list_task_types(request: AnyRequest, pool: Segment) -> Response[list[TaskTypeBody]]:
     """All task types of a pool."""
     return respond(await look(call_of(request), named(pool), reading.task_type_bodies))
 
 
-@put("/v1/pools/{pool:str}/task-types", opt=ADMIN, responses=problems("not-found", "invalid"))
-async def put_task_types(
-    request: AnyRequest, pool: str, data: list[TaskTypeSettings]
-) -> Response[Done]:
+@put(
+    "/v1/pools/{pool:str}/task-types",
+    opt=reads(ADMIN, list[TaskTypeSettings]),
+    responses=problems("not-found", "invalid"),
+)
+async def put_task_types(request: AnyRequest, pool: Segment) -> Response[Done]:
     """Add or change many task types; others stay as they are."""
+    data = await body_of(request, list[TaskTypeSettings])
     return await _batch(request, pool, [commands.PutTaskType(settings=one) for one in data])
 
 
 @put(
     "/v1/pools/{pool:str}/task-types/{task_type:str}",
-    opt=ADMIN,
+    opt=reads(ADMIN, TaskTypeSettings),
     responses={**problems("not-found", "invalid"), **also(201, TaskTypeBody, "added")},
 )
 async def put_task_type(
-    request: AnyRequest, pool: str, task_type: str, data: TaskTypeSettings
+    request: AnyRequest, pool: Segment, task_type: Segment
 ) -> Response[TaskTypeBody]:
     """Add a task type, or change it. The body's id must be the path's."""
+    data = await body_of(request, TaskTypeSettings)
     _same("id", data.id, named(task_type))
     return await administered(request, named(pool), commands.PutTaskType(settings=data))
 
@@ -190,27 +209,28 @@ async def put_task_type(
 
 
 @get("/v1/pools/{pool:str}/scores", opt=READ, responses=problems("not-found"))
-async def get_scores(request: AnyRequest, pool: str) -> Response[ScoresBody]:
+async def get_scores(request: AnyRequest, pool: Segment) -> Response[ScoresBody]:
     """Version and number of the scores."""
     return respond(await look(call_of(request), named(pool), reading.scores_body))
 
 
 @put(
     "/v1/pools/{pool:str}/scores",
-    opt=ADMIN,
+    opt=reads(ADMIN, NewScores),
     responses=problems("not-found", "invalid", "unsupported-media-type"),
 )
-async def put_scores(request: AnyRequest, pool: str, data: NewScores) -> Response[ScoresBody]:
+async def put_scores(request: AnyRequest, pool: Segment) -> Response[ScoresBody]:
     """Set scores. As `text/csv`: a line `task,server,score` a pair, a header may stand above.
 
     CSV replaces all scores; JSON does so with `replace`.
     """
+    data = await body_of(request, NewScores)
     command = commands.PutScores(rows=data.rows, replace=data.replace)
     return await administered(request, named(pool), command)
 
 
 @put("/v1/pools/{pool:str}/scores/§csv", opt=ADMIN, include_in_schema=False)
-async def put_scores_csv(request: AnyRequest, pool: str) -> Response[ScoresBody]:
+async def put_scores_csv(request: AnyRequest, pool: Segment) -> Response[ScoresBody]:
     """The same from CSV: the gate sends bodies of that type here."""
     command = commands.PutScores(rows=csv_rows(await request.body()), replace=True)
     return await administered(request, named(pool), command)
@@ -231,19 +251,26 @@ def csv_rows(body: bytes) -> list[ScoreRow]:
     for number, cells in enumerate(lines, start=1):
         if not cells:
             continue
+        if number == 1 and len(cells) == 3 and not _is_number(cells[2]):  # a header
+            continue
         try:
             task_type, server, score = cells
-            row = msgspec.convert([task_type, server, float(score)], ScoreRow)
+            rows.append(msgspec.convert([task_type, server, float(score)], ScoreRow))
         except (ValueError, msgspec.ValidationError):
-            if number > 1 or len(cells) != 3:  # the first line may be a header
-                told = shorten(",".join(cells))
-                wrong.append(Problem(f"line {number}", told, "task,server,score"))
-        else:
-            rows.append(row)
+            told = shorten(",".join(cells))
+            wrong.append(Problem(f"line {number}", told, "task,server,score; scores from 0"))
     if wrong or not rows:
         told = f"{len(wrong)} lines are no scores" if wrong else "there are no scores"
         raise refusal("invalid", told, wrong[:10])
     return rows
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 # -------------------------------------------------------------------------------- all of them

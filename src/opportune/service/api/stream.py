@@ -8,16 +8,16 @@ are skipped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from opportune.service import events
-from opportune.service.api.answering import AnyRequest, call_of, problems, respond
+from opportune.service.api.answering import AnyRequest, Segment, call_of, problems, respond
 from opportune.service.api.bodies import EventBody, EventPage
 from opportune.service.api.calls import Call, named
 from opportune.service.events import Event
@@ -40,15 +40,17 @@ CONFIDENTIAL = {"TaskCreated": ("conflicts", "fingerprint")}
 @get(
     "/v1/pools/{pool:str}/events",
     opt={"scope": "read"},
-    responses=problems("not-found"),
+    responses=problems("not-found", "invalid"),
 )
 async def get_events(
     request: AnyRequest,
-    pool: str,
+    pool: Segment,
     after: Annotated[
-        int, Parameter(ge=0, le=2**53, description="Cursor: the last record seen.")
+        int, QueryParameter(ge=0, le=2**53, description="Cursor: the last record seen.")
     ] = 0,
-    limit: Annotated[int, Parameter(ge=1, le=MOST, description="Most events of a page.")] = 100,
+    limit: Annotated[
+        int, QueryParameter(ge=1, le=MOST, description="Most events of a page.")
+    ] = 100,
 ) -> Response[EventPage]:
     """What happened behind a cursor: a page, or with `Accept: text/event-stream` a stream."""
     call, name = call_of(request), named(pool)
@@ -57,7 +59,7 @@ async def get_events(
         seen = request.headers.get("last-event-id", "")
         start = int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 17 else after
         return Stream(  # type: ignore[return-value]
-            _follow(call, name, start),
+            follow_events(call, name, start),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )
@@ -65,7 +67,7 @@ async def get_events(
     return respond(Reply(200, encode_json(page)))
 
 
-async def _follow(call: Call, pool: str, after: int) -> AsyncIterator[bytes]:
+async def follow_events(call: Call, pool: str, after: int) -> AsyncGenerator[bytes, None]:
     """Events as they are written, for as long as the client stays."""
     owner = call.node.owner(pool)
     yield b": events of the pool follow\n\n"

@@ -8,7 +8,7 @@ from litestar import Response, get
 from litestar.enums import MediaType
 
 from opportune.service.api.answering import AnyRequest, call_of, problems, respond
-from opportune.service.api.gate import VERB
+from opportune.service.api.openapi import document
 from opportune.service.problems import Reply, encode_json, problem
 
 
@@ -38,15 +38,7 @@ async def metrics(request: AnyRequest) -> Response[Any]:
 @get("/openapi.json", include_in_schema=False)
 async def openapi(request: AnyRequest) -> Response[bytes]:
     """The API's document."""
-    return respond(Reply(200, encode_json(document(request.app.openapi_schema.to_schema()))))
-
-
-def document(schema: dict[str, Any]) -> dict[str, Any]:
-    """The framework's document as ours: an action stands behind a colon, scores come as CSV too."""
-    paths = {path.replace(f"/{VERB}", ":"): value for path, value in schema["paths"].items()}
-    content = paths["/v1/pools/{pool}/scores"]["put"]["requestBody"]["content"]
-    content["text/csv"] = {"schema": {"type": "string"}}
-    return {**schema, "paths": paths}
+    return respond(Reply(200, encode_json(document(request.app))))
 
 
 HANDLERS = (livez, readyz, metrics, openapi)

@@ -22,10 +22,12 @@ from opportune.service.answers import (
 from opportune.service.api import hot
 from opportune.service.api.answering import (
     AnyRequest,
+    Segment,
     also,
     call_of,
     carried_out,
     problems,
+    reads,
     respond,
 )
 from opportune.service.api.bodies import DoneBody, LeaseBody, ReasonBody
@@ -44,18 +46,16 @@ MOST_WAITING = 1000
 """Waiting tasks that are listed."""
 
 
-@post("/v1/pools/{pool:str}/assignments", opt=DECIDE, responses=_DECIDED)
-async def create_assignment(
-    request: AnyRequest, pool: str, data: commands.CreateTask
-) -> Response[AssignmentBody]:
+@post(
+    "/v1/pools/{pool:str}/assignments", opt=reads(DECIDE, commands.CreateTask), responses=_DECIDED
+)
+async def create_assignment(request: AnyRequest, pool: Segment) -> Response[AssignmentBody]:
     """A task comes in: decide now who serves it."""
     return await _created(request, pool)
 
 
-@post("/v1/pools/{pool:str}/tasks", opt=DECIDE, responses=_DECIDED)
-async def create_task(
-    request: AnyRequest, pool: str, data: commands.CreateTask
-) -> Response[AssignmentBody]:
+@post("/v1/pools/{pool:str}/tasks", opt=reads(DECIDE, commands.CreateTask), responses=_DECIDED)
+async def create_task(request: AnyRequest, pool: Segment) -> Response[AssignmentBody]:
     """A task comes in: the same as creating an assignment."""
     return await _created(request, pool)
 
@@ -65,7 +65,7 @@ async def _created(request: AnyRequest, pool: str) -> Response[Any]:
 
 
 @get("/v1/pools/{pool:str}/tasks", opt=READ, responses=problems("not-found"))
-async def list_waiting(request: AnyRequest, pool: str) -> Response[list[TaskBody]]:
+async def list_waiting(request: AnyRequest, pool: Segment) -> Response[list[TaskBody]]:
     """The tasks that wait, first one first; at most a thousand."""
     call = call_of(request)
 
@@ -77,7 +77,7 @@ async def list_waiting(request: AnyRequest, pool: str) -> Response[list[TaskBody
 
 
 @get("/v1/tasks/{task:str}", opt=READ, responses=problems("not-found"))
-async def get_task(request: AnyRequest, task: str) -> Response[TaskBody]:
+async def get_task(request: AnyRequest, task: Segment) -> Response[TaskBody]:
     """A task. Its conflicts are shown to the scope `admin` only."""
     call, name = call_of(request), named(task)
 
@@ -94,14 +94,14 @@ async def get_task(request: AnyRequest, task: str) -> Response[TaskBody]:
     status_code=200,
     responses=problems("not-found", "invalid", "already-ended"),
 )
-async def cancel_task(request: AnyRequest, task: str) -> Response[TaskBody]:
+async def cancel_task(request: AnyRequest, task: Segment) -> Response[TaskBody]:
     """End a task that is not over; its servers are free."""
     name = named(task)
     return await carried_out(request, pool_in(name), commands.CancelTask(task=name))
 
 
 @get("/v1/assignments/{assignment:str}", opt=READ, responses=problems("not-found"))
-async def get_assignment(request: AnyRequest, assignment: str) -> Response[AssignmentBody]:
+async def get_assignment(request: AnyRequest, assignment: Segment) -> Response[AssignmentBody]:
     """An assignment."""
     name = named(assignment)
     return respond(
@@ -114,50 +114,68 @@ async def get_assignment(request: AnyRequest, assignment: str) -> Response[Assig
     )
 
 
-@post("/v1/assignments/{assignment:str}/§accept", opt=REPORT, status_code=200, responses=_MOVED)
-async def accept(
-    request: AnyRequest, assignment: str, data: LeaseBody | None = None
-) -> Response[AssignmentBody]:
+@post(
+    "/v1/assignments/{assignment:str}/§accept",
+    opt=reads(REPORT, LeaseBody | None),
+    status_code=200,
+    responses=_MOVED,
+)
+async def accept(request: AnyRequest, assignment: Segment) -> Response[AssignmentBody]:
     """Servers take what they were offered."""
     return await _moved(request, assignment, "accept")
 
 
-@post("/v1/assignments/{assignment:str}/§heartbeat", opt=REPORT, status_code=200, responses=_MOVED)
-async def heartbeat(
-    request: AnyRequest, assignment: str, data: LeaseBody | None = None
-) -> Response[AssignmentBody]:
+@post(
+    "/v1/assignments/{assignment:str}/§heartbeat",
+    opt=reads(REPORT, LeaseBody | None),
+    status_code=200,
+    responses=_MOVED,
+)
+async def heartbeat(request: AnyRequest, assignment: Segment) -> Response[AssignmentBody]:
     """It is still worked on: the lease begins anew."""
     return await _moved(request, assignment, "heartbeat")
 
 
-@post("/v1/assignments/{assignment:str}/§decline", opt=REPORT, status_code=200, responses=_MOVED)
-async def decline(
-    request: AnyRequest, assignment: str, data: ReasonBody | None = None
-) -> Response[AssignmentBody]:
+@post(
+    "/v1/assignments/{assignment:str}/§decline",
+    opt=reads(REPORT, ReasonBody | None),
+    status_code=200,
+    responses=_MOVED,
+)
+async def decline(request: AnyRequest, assignment: Segment) -> Response[AssignmentBody]:
     """Servers do not take it: others are asked."""
     return await _moved(request, assignment, "decline")
 
 
-@post("/v1/assignments/{assignment:str}/§complete", opt=REPORT, status_code=200, responses=_MOVED)
-async def complete(
-    request: AnyRequest, assignment: str, data: DoneBody | None = None
-) -> Response[AssignmentBody]:
+@post(
+    "/v1/assignments/{assignment:str}/§complete",
+    opt=reads(REPORT, DoneBody | None),
+    status_code=200,
+    responses=_MOVED,
+)
+async def complete(request: AnyRequest, assignment: Segment) -> Response[AssignmentBody]:
     """Servers are done, and free after their wrap-up."""
     return await _moved(request, assignment, "complete")
 
 
-@post("/v1/assignments/{assignment:str}/§fail", opt=REPORT, status_code=200, responses=_MOVED)
-async def fail(
-    request: AnyRequest, assignment: str, data: ReasonBody | None = None
-) -> Response[AssignmentBody]:
+@post(
+    "/v1/assignments/{assignment:str}/§fail",
+    opt=reads(REPORT, ReasonBody | None),
+    status_code=200,
+    responses=_MOVED,
+)
+async def fail(request: AnyRequest, assignment: Segment) -> Response[AssignmentBody]:
     """Servers could not do it."""
     return await _moved(request, assignment, "fail")
 
 
-@post("/v1/assignments/{assignment:str}/§release", opt=REPORT, status_code=200, responses=_MOVED)
-async def release(
-    request: AnyRequest, assignment: str, data: ReasonBody | None = None
-) -> Response[AssignmentBody]:
+@post(
+    "/v1/assignments/{assignment:str}/§release",
+    opt=reads(REPORT, ReasonBody | None),
+    status_code=200,
+    responses=_MOVED,
+)
+async def release(request: AnyRequest, assignment: Segment) -> Response[AssignmentBody]:
     """Let servers go: neither completed nor failed."""
     return await _moved(request, assignment, "release")
 
@@ -169,30 +187,28 @@ async def _moved(request: AnyRequest, assignment: str, verb: str) -> Response[An
 
 @post(
     "/v1/outcomes",
-    opt=REPORT,
+    opt=reads(REPORT, commands.ReportOutcome),
     status_code=200,
     responses=problems("not-found", "invalid", "conflict", "unsupported-media-type"),
 )
-async def report_outcome(
-    request: AnyRequest, data: commands.ReportOutcome
-) -> Response[OutcomeBody]:
+async def report_outcome(request: AnyRequest) -> Response[OutcomeBody]:
     """What came of an assignment; late, repeated and revised reports are fine."""
     return respond(await hot.report_outcome(call_of(request), await request.body()))
 
 
 @post(
     "/v1/pools/{pool:str}/§rank",
-    opt=DECIDE,
+    opt=reads(DECIDE, commands.RankRequest),
     status_code=200,
     responses=problems("not-found", "invalid", "unsupported-media-type"),
 )
-async def rank(request: AnyRequest, pool: str, data: commands.RankRequest) -> Response[RankBody]:
+async def rank(request: AnyRequest, pool: Segment) -> Response[RankBody]:
     """Rank candidates for a task; nothing is stored and nobody is taken."""
     return respond(await hot.rank_candidates(call_of(request), named(pool), await request.body()))
 
 
 @get("/v1/decisions/{decision:str}", opt=READ, responses=problems("not-found"))
-async def get_decision(request: AnyRequest, decision: str) -> Response[DecisionBody]:
+async def get_decision(request: AnyRequest, decision: Segment) -> Response[DecisionBody]:
     """Why: candidates, prices, what the choice was worth.
 
     Who was excluded and for which reason is shown to the scope `admin` only.
