@@ -57,7 +57,7 @@ def decide(state: State, command: commands.Command, now: float, draws: Words) ->
             )
             return Answer(events=[], problem=told)
         settings = command.settings
-    turn = Turn(state, settings, now, draws)
+    turn = Turn(state, settings, float(now), draws)
     fire_due(turn)
     try:
         reply = _HANDLERS[type(command)](turn, command)
