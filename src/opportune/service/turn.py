@@ -31,7 +31,7 @@ class Turn:
         "_at",
         "_extended",
         "_given",
-        "_key",
+        "_seed",
         "events",
         "freed",
         "now",
@@ -48,8 +48,7 @@ class Turn:
         self._given = np.array(draws, dtype=np.uint32)
         self._at = 0
         self._extended = 0
-        first = [*self._given[:3].tolist(), 0, 0, 0]
-        self._key = np.uint64(first[0] | first[1] << 32), np.uint64(first[2])
+        self._seed = self._given
 
     def emit(self, event: Event) -> None:
         """Something happened."""
@@ -66,7 +65,9 @@ class Turn:
 
     def _extend(self, n: int) -> None:
         more = np.empty(n + -n % 4, dtype=np.uint32)
-        draw_words(self._key, np.uint64(self._extended), more)
+        first = [*self._seed[:3].tolist(), 0, 0, 0]
+        key = np.uint64(first[0] | first[1] << 32), np.uint64(first[2])
+        draw_words(key, np.uint64(self._extended), more)
         self._extended += len(more)
         self._given = np.concatenate([self._given[self._at :], more])
         self._at = 0
