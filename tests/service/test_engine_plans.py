@@ -13,7 +13,9 @@ from opportune.errors import InputError
 from opportune.kernels.allocate import SAMPLE
 from opportune.model.duration import Geometric
 from opportune.model.loss import loss_instance
+from opportune.model.server_durations import server_durations
 from opportune.policies.base import loss_policy
+from opportune.policies.slots import slot_owner, with_slots
 from opportune.pricing.demand import AT_MOST
 from opportune.pricing.occupancy import price
 from opportune.service import engine
@@ -120,9 +122,40 @@ def test_the_price_of_a_server_turns_the_choice_around() -> None:
 def test_a_type_that_the_plan_does_not_know_falls_back_alone() -> None:
     pool = pool_of({"a": [4.0, 2.0, 1.0], "b": [3.0, 3.0, 0.0], "c": [1.0, 0.0, 5.0]})
     pool.ok(PutPlan(plan=priced(), activate=True))
-    assert pool.task("a").degraded == ""
+    order = priced().order.numpy()[0, 0].tolist()
+    for draw in (0, 2**31, 2**32 - 1):  # a list stays a list beside the ties of the fallback
+        body = pool.ok(CreateTask(task_type="a"), draws=[draw])
+        assert (body.degraded, names(body)) == ("", [f"s{order[0]}"])
+        pool.ok(Complete(assignment=body.assignment_id))
     body = pool.task("c")
     assert (body.degraded, body.plan, names(body)) == (GREEDY, None, ["s2"])
+
+
+def test_durations_that_depend_on_the_server_stand_in_the_cost() -> None:
+    instance = loss_instance(
+        [[4.0, 2.0, 1.0], [3.0, 3.0, 0.0]],
+        [0.1, 0.2],
+        [Geometric(4.0), Geometric(5.0)],
+        task_types=["a", "b"],
+        servers=["s0", "s1", "s2"],
+    )
+    own = server_durations(instance.duration, {(1, 1): Geometric(9.0)}, 3)
+    instance = replace(instance, server_duration=own)
+    prices = price(instance, AT_MOST)
+    plan = loss_policy("lag").plan(instance, prices)
+    document = plan_document("plan", plan, prices)
+    pool = two_types()
+    pool.ok(PutPlan(plan=document, activate=True))
+    for name in ("s0", "s1", "s2"):
+        others = [other for other in ("s0", "s1", "s2") if other != name]
+        body = pool.task("b", conflicts=others)
+        cost = prices.opportunity_cost[1, instance.servers.index(name)]
+        assert body.servers[0].opportunity_cost == pytest.approx(cost)
+        pool.ok(Complete(assignment=body.assignment_id))
+    slots = with_slots(instance, slot_owner([1, 2, 1]))
+    assert slots.pair_mean.tolist() == [[4.0] * 4, [5.0, 9.0, 9.0, 5.0]]
+    bad = _with(document, "pair_mean", np.full((2, 3), -1.0))
+    assert two_types().refused(PutPlan(plan=bad)) == "invalid"
 
 
 def test_servers_that_the_plan_does_not_know_follow_by_score() -> None:

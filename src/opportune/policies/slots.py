@@ -33,11 +33,14 @@ def with_slots(instance: LossInstance, owner: Int) -> LossInstance:
     names = [
         f"{instance.servers[r]}/{int((owner[:i] == r).sum()) + 1}" for i, r in enumerate(owner)
     ]
+    shares, laws = instance.availability, instance.server_duration
     return replace(
         instance,
         match_reward=instance.match_reward[:, owner],
         allowed=instance.allowed[:, owner],
         servers=tuple(names),
+        availability=None if shares is None else shares[owner],
+        server_duration=None if laws is None else replace(laws, which=laws.which[:, owner]),
     )
 
 

@@ -161,7 +161,7 @@ class Reasons(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
         rule: ``list``, ``list-ties``, ``weights`` or ``pins``.
         degraded: Why no fresh plan was used; empty if one was.
         demand_price: l_v in reward; None without prices.
-        mean_duration: E[D_v] in seconds that the cost counts with.
+        mean_duration: E[D_v] in seconds that the cost counts with (a pair may have its own).
         n_permitted: Servers that the task's type permits.
         n_free: Those of them that were free for this task.
         headcount: Tasks in service (busy slots over k) as the plan sees it.

@@ -33,6 +33,7 @@ class _KnownPlan:
     n_allowed: NDArray[np.int32]
     weight: Float
     index: Float
+    pair_mean: Float | None
     server: Int
     task_type: dict[str, int]
     degraded: str
@@ -173,6 +174,7 @@ def _known(state: State, plan: PlanDocument, degraded: str) -> _KnownPlan:
         n_allowed=plan.n_allowed.numpy(),
         weight=plan.weight.numpy(),
         index=plan.index.numpy(),
+        pair_mean=None if plan.pair_mean is None else plan.pair_mean.numpy(),
         server=np.array(server, dtype=np.int64),
         task_type={name: v for v, name in enumerate(plan.task_types)},
         degraded=degraded,
@@ -209,7 +211,8 @@ def _follow(
         price = np.array(document.capacity_price)[listed]
         mean, demand_price = document.mean_duration[own], document.demand_price[own]
         rows.capacity_price[v, servers] = price
-        rows.cost[v, servers] = demand_price + mean * price
+        pair_mean = mean if plan.pair_mean is None else plan.pair_mean[own, listed]
+        rows.cost[v, servers] = demand_price + pair_mean * price
         rows.demand_price[v], rows.mean_duration[v] = demand_price, mean
     if document.rule == SAMPLE:
         rows.weight[v, servers] = plan.weight[own, listed]

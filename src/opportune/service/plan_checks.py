@@ -24,6 +24,8 @@ def plan_problem(plan: PlanDocument) -> Problem | None:
         "index": ("float64", (n_types, n_servers)),
     }
     arrays: dict[str, NDArray[np.generic]] = {}
+    if plan.pair_mean is not None:
+        shapes["pair_mean"] = ("float64", (n_types, n_servers))
     for field, (dtype, shape) in shapes.items():
         packed: Array = getattr(plan, field)
         problem = _array_problem(field, packed, dtype, shape)
@@ -74,6 +76,9 @@ def _order_problem(arrays: dict[str, NDArray[np.generic]]) -> Problem | None:
         return Problem("n_allowed", str(n_allowed.max()), f"from 0 to {n_servers}")
     if not np.all(np.isfinite(weight.astype(np.float64)) & (weight.astype(np.float64) >= 0)):
         return Problem("weight", "negative or not finite", "at least 0")
+    mean = arrays.get("pair_mean", np.zeros(0)).astype(np.float64)
+    if not np.all(np.isfinite(mean) & (mean >= 0)):
+        return Problem("pair_mean", "negative or not finite", "seconds of at least 0")
     if np.any(np.isnan(arrays["index"].astype(np.float64))):
         return Problem("index", "NaN", "numbers, -inf for a forbidden pair")
     for v, n in enumerate(n_allowed.tolist()):

@@ -105,7 +105,7 @@ def plan_document(
     """
     instance, (step, columns) = prices.instance, clock
     kept = np.arange(instance.n_servers) if columns is None else columns
-    tables = plan.tables
+    tables, laws = plan.tables, instance.server_duration
     return PlanDocument(
         id=plan_id,
         policy=plan.policy,
@@ -120,6 +120,7 @@ def plan_document(
         demand_price=prices.demand_price.tolist(),
         capacity_price=(prices.capacity_price[kept] / step).tolist(),
         mean_duration=(instance.mean_duration * step).tolist(),
+        pair_mean=None if laws is None else Array.of(laws.mean[:, kept] * step),
         source="priors" if source == "priors" else "plan",
         bound=prices.dual_value / step,
         gap=prices.gap,

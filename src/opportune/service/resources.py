@@ -157,6 +157,7 @@ class PlanDocument(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         demand_price: (V,) l_v in reward; empty if the plan has no prices.
         capacity_price: (R,) q_r in reward per second; empty if the plan has no prices.
         mean_duration: (V,) seconds that the opportunity cost l_v + E[D_v] q_r counts with.
+        pair_mean: (V, R) float64 seconds in its place where durations depend on the server.
         source: ``plan``, or ``priors`` for one priced from what was declared only.
         bound: Certified upper bound in reward per second, None if not known.
         gap: Relative gap of the certificate, None if there is none.
@@ -176,6 +177,7 @@ class PlanDocument(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     demand_price: list[float] = []
     capacity_price: list[float] = []
     mean_duration: list[float] = []
+    pair_mean: Array | None = None
     source: Literal["plan", "priors"] = "plan"
     bound: float | None = None
     gap: float | None = None
