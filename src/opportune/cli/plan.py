@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,16 +12,24 @@ import numpy as np
 from cyclopts import Parameter
 
 from opportune.cli.options import BOUNDS_HELP, FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Whole
-from opportune.cli.output import print_csv, print_json, print_note, print_table
+from opportune.cli.output import print_csv, print_json, print_note, print_table, progress_bar
 from opportune.errors import InputError, Problem
 from opportune.experiments.bounds import Bound, bound_at, further_bounds
 from opportune.experiments.prices import Blocking, blocking_of, choose_prices
 from opportune.experiments.records import plan_record
+from opportune.experiments.settings import Progress
 from opportune.model.files import load_instance
 from opportune.model.loss import LossInstance
 from opportune.policies.loss.lag import Lag
 from opportune.pricing.feasibility import max_load
 from opportune.pricing.relaxation import Relaxation
+from opportune.pricing.search import Stop
+
+CLOSED = 1e-6
+"""Gap of a finished solve, at most: at the last feasible load it is not 1e-9."""
+
+SHOWN = 1e-5
+"""Relative precision of the largest load that is shown."""
 
 MOST_ROWS = 40
 """Pairs shown in the table; the file and the other formats have all."""
@@ -37,6 +46,26 @@ class PlanOptions:
     ] = None
     seed: Annotated[Whole, Parameter(help="Seed of what must be simulated.")] = 1
     bounds: Annotated[Literal["quick", "all"], Parameter(help=BOUNDS_HELP)] = "quick"
+    gap: Annotated[float, Parameter(help="Relative gap at which each solve may end.")] = 1e-9
+    seconds: Annotated[
+        float | None,
+        Parameter(help="Most seconds for each solve: then, as on Ctrl-C, the best pair so far."),
+    ] = None
+
+    def stop(self, progress: Progress) -> Stop:
+        """When a solve ends; progress is told how far the gap has closed.
+
+        Raises:
+            InputError: If the gap or the time is not a number of at least 0.
+        """
+
+        def watch(gap: float, text: str) -> None:
+            known = 0.0 < gap < 1.0
+            closed = math.log(gap) / math.log(max(self.gap, 1e-12)) if known else 0.0
+            shown = f"gap {gap:.1e}, {text}" if math.isfinite(gap) else text
+            progress(min(1.0, max(0.0, closed)), shown)
+
+        return Stop(self.gap, math.inf if self.seconds is None else self.seconds, watch)
 
 
 DEFAULT_OPTIONS = PlanOptions()
@@ -57,13 +86,17 @@ def plan(
     if out is not None and out.suffix != ".json":
         raise InputError(Problem("--out", str(out), "a path that ends in .json"))
     loss = load_instance(instance, load)
-    prices, warnings = choose_prices(loss, options.price_at, strict=True, seed=options.seed)
+    with progress_bar(f"pricing {loss.name}") as progress:
+        stop = options.stop(progress)
+        prices, warnings = choose_prices(loss, options.price_at, True, options.seed, stop)
+        early = prices.gap > max(options.gap, CLOSED)
+        blocking = blocking_of(loss, Lag().plan(loss, prices), options.seed)
+        bound, _ = bound_at(loss, blocking, stop)
+        most = None if early else max_load(loss, SHOWN)
     for text in warnings:
         print_note(f"warning: {text}")
-    blocking = blocking_of(loss, Lag().plan(loss, prices), options.seed)
-    bound, _ = bound_at(loss, blocking)
     known = (bound, *further_bounds(loss, options.bounds == "all", options.seed))
-    record = plan_record(prices, max_load(loss), blocking, known)
+    record = plan_record(prices, most, blocking, known)
     record["seed"] = options.seed
     if out is not None:
         _write(out, record, prices)
@@ -122,7 +155,9 @@ def _print_summary(
 ) -> None:
     instance = prices.instance
     bounds, blocking = known
-    print(f"{instance.name}: load {instance.load:.4g}, largest feasible {record['max_load']:.4g}")
+    most = record["max_load"]
+    limit = "largest feasible not computed" if most is None else f"largest feasible {most:.4g}"
+    print(f"{instance.name}: load {instance.load:.4g}, {limit}")
     print(
         f"value {prices.value:.8g} per step, dual value {prices.dual_value:.8g}, gap "
         f"{prices.gap:.1e}, priced at {prices.priced_at}, {prices.solver}, {prices.seconds:.3f} s"

@@ -14,6 +14,7 @@ from opportune.model.loss import LossInstance
 from opportune.pricing.bounds import QUICK, THOROUGH, bounds_for
 from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
+from opportune.pricing.search import Stop
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,15 @@ class Bound:
     label: str
 
 
-def bound_at(instance: LossInstance, blocking: Blocking) -> tuple[Bound, Relaxation]:
-    """The certified bound at a known blocking (OCC-LP(<=) with forbidden pairs), and its LP."""
+def bound_at(
+    instance: LossInstance, blocking: Blocking, stop: Stop | None = None
+) -> tuple[Bound, Relaxation]:
+    """The certified bound at a known blocking (OCC-LP(<=) with forbidden pairs), and its LP.
+
+    Ended early by ``stop`` it is looser, and holds all the same.
+    """
     demand = demand_at(instance, blocking)
-    relaxation = price(instance, demand)
+    relaxation = price(instance, demand, stop=stop)
     needs_b = not demand.at_most
     label = "proven" if not needs_b or blocking.method == "exact" else "statistical"
     if instance.is_part_time:  # what servers finish after their shift is beyond the program

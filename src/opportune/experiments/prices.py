@@ -22,6 +22,7 @@ from opportune.pricing.blocking import erlang_b, exact_blocking, least_blocking
 from opportune.pricing.demand import AT_MOST, Demand
 from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
+from opportune.pricing.search import Stop
 from opportune.simulate.day import simulate_day
 
 PILOT = Settings(policies=("random",), steps=200_000, replications=5)
@@ -149,7 +150,11 @@ def _feasible_by_type(instance: LossInstance, by_type: tuple[float, ...]) -> tup
 
 
 def choose_prices(
-    instance: LossInstance, price_at: str | None = None, strict: bool = False, seed: int = 1
+    instance: LossInstance,
+    price_at: str | None = None,
+    strict: bool = False,
+    seed: int = 1,
+    stop: Stop | None = None,
 ) -> tuple[Relaxation, tuple[str, ...]]:
     """The prices to go by, and warnings to print.
 
@@ -158,13 +163,14 @@ def choose_prices(
         price_at: ``"blocking"`` prices at B on purpose.
         strict: Raise under overload instead of falling back (``opportune plan``).
         seed: Seed of a pilot run, if one is needed.
+        stop: When the solve ends; by default at a gap of 1e-9.
 
     Raises:
         OverloadError: With ``strict``, where not every task can be served (but R = k is legal).
     """
     if price_at is None:
         try:
-            relaxation = price(instance)
+            relaxation = price(instance, stop=stop)
             return relaxation, relaxation.notices
         except OverloadError as overload:
             only_choice = instance.n_servers == int(instance.servers_per_task.max())
@@ -174,9 +180,9 @@ def choose_prices(
     else:
         warning = "priced at blocking as asked"
     if not has_one_headcount(instance):
-        relaxation = price(instance, AT_MOST)
+        relaxation = price(instance, AT_MOST, stop=stop)
         return relaxation, (f"{warning}; prices come from OCC-LP(<=)", *relaxation.notices)
     blocking = blocking_of(instance, seed=seed)
-    relaxation = price(instance, demand_at(instance, blocking))
+    relaxation = price(instance, demand_at(instance, blocking), stop=stop)
     told = f"{warning}; prices come from OCC-LP(B) with B = {blocking.value:.4g} {blocking.method}"
     return relaxation, (told, *relaxation.notices)

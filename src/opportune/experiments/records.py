@@ -189,9 +189,9 @@ def blocking_record(blocking: Blocking) -> Record:
 
 
 def plan_record(
-    prices: Relaxation, max_load: float, blocking: Blocking, bounds: Sequence[Bound]
+    prices: Relaxation, max_load: float | None, blocking: Blocking, bounds: Sequence[Bound]
 ) -> Record:
-    """Prices, rates and bound of an instance."""
+    """Prices, rates and bound of an instance; a largest load of None was not computed."""
     instance: LossInstance = prices.instance
     return {
         "instance": instance.name,
@@ -199,7 +199,7 @@ def plan_record(
         "task_types": list(instance.task_types),
         "servers": list(instance.servers),
         "load": rounded(instance.load),
-        "max_load": rounded(max_load),
+        "max_load": None if max_load is None else rounded(max_load),
         "priced_at": prices.priced_at,
         "value": finite(prices.value),
         "dual_value": finite(prices.dual_value),

@@ -60,19 +60,23 @@ def feasibility(instance: LossInstance) -> Feasibility:
     return Feasibility(False, False, limit, problems)
 
 
-def max_load(instance: LossInstance) -> float:
+def max_load(instance: LossInstance, precision: float = 0.0) -> float:
     """Largest load at which OCC-LP(0) is feasible when all rates change by one factor.
 
     No forbidden pairs: 1 - max_v k_v / R, with A = sum a_r servers on duty at a time
     1 - max_v k_v / A. Otherwise by Newton's method on the least
     shortfall (see :func:`_joint_limit`).
+
+    Args:
+        instance: The instance.
+        precision: Relative precision that will do; what is found is then feasible within it.
     """
     used = instance.arrival_rate > 0
     if not needs_solving(instance) or not used.any():
         k = instance.servers_per_task
         most = int(k[used].max()) if used.any() else int(k.max())
         return 1.0 - most / instance.servers_on_duty
-    return _joint_limit(instance) * instance.load
+    return _joint_limit(instance, precision) * instance.load
 
 
 def needs_solving(instance: LossInstance) -> bool:
@@ -100,7 +104,7 @@ def _permitted(instance: LossInstance, v: int) -> float:
     return float(instance.allowed[v] @ instance.on_duty)
 
 
-def _joint_limit(instance: LossInstance) -> float:
+def _joint_limit(instance: LossInstance, precision: float = 0.0) -> float:
     """The largest factor c on all rates for which every task can be served.
 
     For fixed dual prices p >= 0 of the least shortfall, h_p(c) = sum_v k_v p_v - sum_r
@@ -111,18 +115,28 @@ def _joint_limit(instance: LossInstance) -> float:
     """
     used = np.flatnonzero(instance.arrival_rate > 0)
     factor = min(_type_limit(instance, int(v)) / float(instance.arrival_rate[v]) for v in used)
+    factor = min(factor, _limit_without_conflicts(instance) / instance.load)
     for _ in range(60):
         if factor <= 0:
             return 0.0
-        short = least_shortfall(instance, factor)
+        short = least_shortfall(instance, factor, precision / 100.0)
         if short.none:
             return factor
         priced = short.price > 0
         root = _shortfall_root(instance, short.types[priced], short.price[priced], factor)
-        if root >= factor * (1 - 1e-13):
-            return factor
+        if root >= factor * (1 - max(1e-13, precision)):
+            return root if precision > 0 else factor
         factor = root
     return factor
+
+
+def _limit_without_conflicts(instance: LossInstance) -> float:
+    """What the load is at most: that of the fastest servers of each type, nothing forbidden."""
+    used = instance.arrival_rate > 0
+    mean = np.where(instance.allowed, instance.pair_mean, np.inf).min(axis=1)
+    work = float((instance.arrival_rate * instance.servers_per_task) @ mean)
+    most = instance.servers_on_duty - float(instance.servers_per_task[used].max())
+    return max(most, 0.0) * instance.load / work
 
 
 def _shortfall_root(

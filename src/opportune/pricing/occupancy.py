@@ -41,12 +41,16 @@ NOTHING = 1e-12
 SOLVED = 1e-7
 """Up to this gap the signs of the index are known, and rates are chosen by least squares."""
 
+EARLY = {"time": "the time limit", "interrupt": "an interrupt"}
+"""What ends a solve before its gap is closed, in words."""
+
 FAR_BEYOND = 1e4
 """Prices that exceed the largest reward this often mean a load close to the limit."""
 
-BELOW_LIMIT = 1e-7
+BELOW_LIMIT = (1e-9, 1e-8, 1e-7)
 """At the last feasible load with forbidden pairs or several k, prices are those of a load
-smaller by this share: the largest l, nearly (closed form otherwise, see ``limit``)."""
+smaller by this share: the largest l, nearly (closed form otherwise, see ``limit``). The gap is
+some twenty times as large; the later ones only if a solver finds no solution so close."""
 
 
 def price(
@@ -84,34 +88,62 @@ def price(
     if not used.any():
         return _nothing_arrives(instance, demand, tuple(notices), began)
     how = (Stop(catch_interrupt=False) if stop is None else stop, gear, start)
-    found, near = None, instance
+    found: Certified | None = None
+    near: tuple[LossInstance, ...] = (instance,)
     if demand == FULL and _feasible_by_solving(instance):
         found = _solve_or_explain(instance, how)
     if demand == FULL and found is None:
         checked = feasibility(instance)
         checked.require()
         if checked.at_limit:
-            rate = instance.arrival_rate * (checked.max_load / instance.load)
-            instance = replace(instance, arrival_rate=rate)
-            near = replace(instance, arrival_rate=rate * (1 - BELOW_LIMIT))
+            instance, near = _scaled_to(instance, checked.max_load)
             notices.append(f"load {instance.load:.6g} is the last feasible one: the largest prices")
             one_k = np.ptp(instance.servers_per_task[used]) == 0
             if one_k and not needs_solving(instance):
                 return _at_limit(instance, tuple(notices), began)
     if found is None:
-        found = certified_prices(near, demand, *how)
+        near, found = _first_solved(near, demand, how)
+    if found.ended in EARLY and np.isfinite(found.gap):
+        notices.append(f"ended by {EARLY[found.ended]} at a gap of {found.gap:.1e}: best so far")
     if not np.isfinite(found.value):
         raise SolverError(found.ended, f"OCC-LP of {instance.name}: no feasible rates yet")
-    prices = _demand_price(near, demand, found)
+    prices = _demand_price(near[0], demand, found)
     rates, free, index = _rates(instance, demand, prices, found)
     capacity = certificate.capacity_price(instance, prices)
     parts = (prices, capacity, index, rates, free)
     return _relaxation(instance, demand, parts, tuple(notices), (found.solver, began))
 
 
+def _scaled_to(
+    instance: LossInstance, limit: float
+) -> tuple[LossInstance, tuple[LossInstance, ...]]:
+    """The instance at the last feasible load, and those just below it."""
+    rate = instance.arrival_rate * (limit / instance.load)
+    below = (rate * (1 - share) for share in BELOW_LIMIT)
+    near = tuple(replace(instance, arrival_rate=one) for one in below)
+    return replace(instance, arrival_rate=rate), near
+
+
 def _feasible_by_solving(instance: LossInstance) -> bool:
     """Whether the LP itself is the cheapest feasibility check: forbidden pairs, and many."""
     return needs_solving(instance) and int(instance.allowed.sum()) > SMALL
+
+
+def _first_solved(
+    instances: tuple[LossInstance, ...], demand: Demand, how: tuple[Stop, str, Float | None]
+) -> tuple[tuple[LossInstance, ...], Certified]:
+    """The first of these that can be solved, and its solution.
+
+    Raises:
+        SolverError: If none can.
+    """
+    for place, one in enumerate(instances):
+        try:
+            return (one,), certified_prices(one, demand, *how)
+        except SolverError:
+            if place == len(instances) - 1:
+                raise
+    raise AssertionError("there is always one")
 
 
 def _solve_or_explain(
@@ -120,7 +152,8 @@ def _solve_or_explain(
     """Prices of OCC-LP(0); None where the load may be the last feasible one or above it.
 
     Feasible rates prove that every task can be served, a dual value below 0 that it cannot.
-    Prices far beyond the rewards, or no end, mean a load at the limit.
+    Prices far beyond the rewards, or no end, mean a load at the limit. What was ended early
+    stays as it is.
     """
     try:
         found = certified_prices(instance, FULL, *how)
@@ -128,7 +161,7 @@ def _solve_or_explain(
         return None
     top = float(instance.match_reward.max()) or 1.0
     tame = float(np.nanmax(np.abs(found.demand_price))) <= FAR_BEYOND * top
-    return found if tame and np.isfinite(found.gap) else None
+    return found if found.ended in EARLY or (tame and np.isfinite(found.gap)) else None
 
 
 def _at_limit(instance: LossInstance, notices: tuple[str, ...], start: float) -> Relaxation:

@@ -56,14 +56,19 @@ class Shortfall:
     price: Float
 
 
-def least_shortfall(instance: LossInstance, factor: float = 1.0) -> Shortfall:
+def least_shortfall(instance: LossInstance, factor: float = 1.0, gap: float = 0.0) -> Shortfall:
     """The least shortfall with all arrival rates multiplied by ``factor``.
+
+    Args:
+        instance: The instance.
+        factor: Of its rates.
+        gap: Relative gap that will do, where the gears solve it.
 
     Raises:
         SolverError: If the solver ends without an optimal solution.
     """
     if int(instance.allowed.sum()) > SMALL:
-        return _by_gears(instance, factor)
+        return _by_gears(instance, factor, gap)
     program = occupancy_program(instance, FULL, factor, shortfall=True)
     solution = solve(program.linear, DOING)
     n = len(program.types)
@@ -75,11 +80,11 @@ def least_shortfall(instance: LossInstance, factor: float = 1.0) -> Shortfall:
     )
 
 
-def _by_gears(instance: LossInstance, factor: float) -> Shortfall:
+def _by_gears(instance: LossInstance, factor: float, gap: float) -> Shortfall:
     problem = serving_problem(instance, factor)
-    search = Search(problem, Stop(gap=PRECISE))
+    search = Search(problem, Stop(gap=max(gap, PRECISE)))
     ended = run(search)
-    if search.columns is None or search.rate is None or not search.gap <= LOOSE:
+    if search.columns is None or search.rate is None or not search.gap <= max(gap, LOOSE):
         raise SolverError(ended, DOING)
     served = served_by(problem, search.columns, search.rate)
     missing = np.maximum(problem.market.demand - served, 0.0)
