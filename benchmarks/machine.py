@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import opportune
 
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "highspy", "piqp")
+
+AT_START = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+"""Cores of this process before it was pinned."""
 
 
 def pin_to_one_core() -> str:
@@ -22,6 +27,20 @@ def pin_to_one_core() -> str:
     core = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
     return f"pinned to core {core}, children too"
+
+
+@contextmanager
+def all_cores() -> Iterator[int]:
+    """Every core that this process was given at its start, for the time inside; their number."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield os.cpu_count() or 1
+        return
+    pinned = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, AT_START)
+    try:
+        yield len(AT_START)
+    finally:
+        os.sched_setaffinity(0, pinned)
 
 
 def machine_facts() -> dict[str, str | int]:

@@ -121,6 +121,61 @@ is estimated how.
 Fits the log as `opportune fit` does, simulates policies on the fitted instance and sets their
 reward per task beside what the log itself earned.
 """,
+    "serve": """\
+Runs until it is told to stop. With an instance it makes a pool of it, unless there is one of that
+name in the database. [From a CSV file to live decisions](../tutorial/from-csv-to-live.md) is a first
+walk, [the HTTP API](http-api.md) has every path.
+
+```sh
+opportune serve priority-v1 --load 0.7 &
+curl -s --json '{"task_type": "type-1"}' http://127.0.0.1:8080/v1/pools/priority-v1/assignments
+```
+""",
+    "keys create": """\
+Makes a key and prints it, this once. From the first key on the service answers nobody without one;
+a running service knows a new key within a second.
+
+```sh
+opportune keys create --scope decide --scope report --note "the router"
+```
+""",
+    "keys list": """\
+Prefix, scopes and note of every key; never a secret.
+
+```sh
+opportune keys list
+```
+""",
+    "keys revoke": """\
+Takes a key back, by the prefix that is listed; a running service refuses it within a second.
+""",
+    "backup": """\
+Copies the journal to one file, as it is at one moment. API keys are in a file of their own.
+
+```sh
+opportune backup copy.db
+```
+""",
+    "verify": """\
+Checks the storage, makes every decision again with the draws of the first time, and compares the
+snapshots with the records. Exit code 1 if something is not well. A running service owns its journal:
+stop it, or verify a backup.
+
+```sh
+opportune verify --database copy.db
+kill %1
+opportune verify
+```
+""",
+    "stress": """\
+Without `--url` it starts a service of its own on a temporary database. Three parts: as many durable
+assignments as go, then at a rate, then rankings one by one; completions at the rate of assignments.
+
+```sh
+opportune stress --seconds 10
+opportune stress --url http://127.0.0.1:8080 --key opp_... --servers 100 --types 5
+```
+""",
     "policies": """\
 The ids that `--policies` takes.
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "compare": ["compare", "priority-v1", "--load", "0.7", *QUICK],
     "sweep": ["sweep", "priority-v1", "--load", "0.5,0.7", *QUICK],
     "plan": ["plan", "priority-v1", "--load", "0.7"],
+    "split": ["split", "priority-v1", "--load", "0.7", "--into", "2", *QUICK],
     "check": ["check", "priority-v1", "--load", "0.95"],
     "policies": ["policies"],
 }

@@ -12,6 +12,7 @@ import pytest
 
 from opportune.cli import paper, run
 from opportune.errors import InputError, MissingExtraError
+from opportune.experiments.code_version import COMPUTED_BY, PACKAGE
 from opportune.experiments.papers.lag import published, resume
 from opportune.experiments.papers.lag.instances import INSTANCES, available
 from opportune.experiments.papers.lag.reproduction import run_lag_paper
@@ -147,9 +148,9 @@ def test_the_code_that_names_a_piece_is_all_that_computes_it() -> None:
     """Every module that the units import, directly or not, is among ``COMPUTED_BY``."""
     known = {source.module: source for source in sources("src/opportune")}
     hashed = {
-        path.relative_to(resume.PACKAGE).as_posix()
-        for pattern in resume.COMPUTED_BY
-        for path in resume.PACKAGE.glob(pattern)
+        path.relative_to(PACKAGE).as_posix()
+        for pattern in COMPUTED_BY
+        for path in PACKAGE.glob(pattern)
     }
     waiting, seen = ["opportune.experiments.papers.lag.units"], set()
     while waiting:

@@ -34,7 +34,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         ({"seed": "1"}, "seed: '1'"),
         ({"workers": 0}, "workers: 0"),
         ({"workers": 1025}, "workers: 1025"),
-        ({"backend": "ray"}, "backend: 'ray'"),
+        ({"backend": "dask"}, "backend: 'dask'"),
         ({"price_at": "zero"}, "price_at: 'zero'; expected blocking"),
         ({"policies": ("lag", "greedy", "lag")}, "policies: lag; expected every policy once"),
         ({"policies": ("nonsense",)}, "policy: 'nonsense'"),

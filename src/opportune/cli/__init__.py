@@ -23,6 +23,20 @@ COMMANDS = {
     "sweep": ("compare:sweep", "The same over several loads, with --report as a page of pictures."),
     "day": ("day:day", "A day of changing rates and shifts: a plan per period, priced and run."),
     "scale": ("scale:scale", "LAG as the pool grows: copies of each server, random partition."),
+    "split": (
+        "split:split",
+        "What a pool loses when it is split into sub-pools; servers re-dealt.",
+    ),
+    "fit": ("fit:fit", "From a log of what happened to an instance, with how sure it is."),
+    "serve": (
+        "serve:serve",
+        "The live service: decisions over HTTP, nothing acknowledged is lost.",
+    ),
+    "keys": ("keys:keys", "Make, list and revoke the API keys of the live service."),
+    "backup": ("backup:backup", "Copy the live service's journal while it runs."),
+    "verify": ("verify:verify", "Does a journal give the same decisions again? Is it whole?"),
+    "stress": ("stress:stress", "How many durable assignments a second does this machine take?"),
+    "replay": ("replay:replay", "What would each policy have earned on your own log?"),
     "policies": ("policies:policies", "List the policies."),
     "catalog": ("catalog:catalog", "List the built-in instances."),
     "paper": ("paper:paper", "Reproduce a whole paper: its tables and figures beside ours."),
@@ -34,6 +48,7 @@ app = App(
     help="Assign arriving tasks to servers that are busy for a while: price, plan, compare.",
     version=__version__,
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,
 )
 for _place, (_name, (_target, _help)) in enumerate(COMMANDS.items()):
     app.command(f"opportune.cli.{_target}", name=_name, help=_help, sort_key=_place)
@@ -79,8 +94,8 @@ def run(arguments: list[str] | None = None) -> int:
         for line in str(error).splitlines():
             errors.print(f"error: {line}", style="red", markup=False)
         return 1
-    except KeyboardInterrupt:
-        errors.print("interrupted: nothing was written", markup=False)
+    except KeyboardInterrupt as error:
+        errors.print(f"interrupted: {str(error) or 'nothing was written'}", markup=False)
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         sys.stderr.close()

@@ -15,6 +15,7 @@ from opportune.cli.options import (
     parse_loads,
 )
 from opportune.cli.output import (
+    goes_on,
     print_csv,
     print_json,
     print_note,
@@ -22,7 +23,7 @@ from opportune.cli.output import (
     progress_bar,
     report_writer,
 )
-from opportune.experiments.comparison import Comparison
+from opportune.experiments.comparison import Comparison, compare_all
 from opportune.experiments.comparison import compare as run_comparison
 from opportune.experiments.records import comparison_record, sweep_record
 from opportune.model.files import load_instance
@@ -53,7 +54,7 @@ def compare(
     settings = run.settings()
     write_report = report_writer(output.report)
     loss = load_instance(instance, load)
-    with progress_bar(f"comparing on {loss.name}") as progress:
+    with progress_bar(f"comparing on {loss.name}") as progress, goes_on(settings.keep):
         result = run_comparison(loss, settings, progress)
     _warn(result.warnings)
     if output.format == "json":
@@ -79,14 +80,8 @@ def sweep(
     loads = parse_loads(load)
     base = load_instance(instance, max(loads))  # one step length for all loads
     instances = [base if one == max(loads) else base.with_load(one) for one in loads]
-    results = []
-    with progress_bar(f"sweeping {base.name}") as progress:
-        for i, one in enumerate(instances):
-
-            def part(share: float, text: str, i: int = i) -> None:
-                progress((i + share) / len(loads), f"load {loads[i]:g}, {text}")
-
-            results.append(run_comparison(one, settings, part))
+    with progress_bar(f"sweeping {base.name}") as progress, goes_on(settings.keep):
+        results = compare_all(instances, settings, progress)
     for result in results:
         _warn(tuple(f"load {result.instance.load:.6g}: {text}" for text in result.warnings))
     if output.format == "json":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,13 +15,20 @@ from opportune.errors import InputError, Problem
 from opportune.experiments.settings import Settings
 
 Format = Literal["table", "json", "csv"]
+Backend = Literal["threads", "loky", "ray"]
 
 MAX_LOADS = 1000
 """Most loads of one sweep."""
 
 INSTANCE_HELP = "An instance file (TOML) or a catalog id such as priority-v1 or iclr-v1@0."
 LOAD_HELP = "Multiply all arrival rates by one factor so that the load is this."
+POLICIES_HELP = "Policy ids by commas, or 'all'; by default the usual ones."
 BOUNDS_HELP = "Bounds beside OCC-LP: the quick ones, or all that apply (up to a minute)."
+BACKEND_HELP = "Where they run: threads, loky (processes), ray (a cluster; needs the extra ray)."
+KEEP_HELP = "Keep finished replications in this folder; the same command goes on where it stopped."
+NEVER = "never"
+"""In place of steps: servers are dealt once."""
+
 FORMAT_HELP = "How to print: table, json or csv."
 
 
@@ -36,27 +43,22 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class RunOptions:
-    """How policies are run."""
+class SimulationOptions:
+    """How policies are simulated."""
 
-    policies: Annotated[
-        str, Parameter(help="Policy ids by commas, or 'all'; by default the usual ones.")
-    ] = ""
+    policies: Annotated[str, Parameter(help=POLICIES_HELP)] = ""
     steps: Annotated[Whole, Parameter(help="Counted steps per replication, after the warm-up.")] = (
         200_000
     )
     replications: Annotated[Whole, Parameter(help="Independent runs.")] = 5
     seed: Annotated[Whole, Parameter(help="Seed of all streams: same seed, same bits.")] = 1
     workers: Annotated[Whole, Parameter(help="Replications run at the same time.")] = 1
-    backend: Annotated[
-        Literal["threads", "loky"], Parameter(help="Run them in threads or processes.")
-    ] = "threads"
+    backend: Annotated[Backend, Parameter(help=BACKEND_HELP)] = "threads"
     price_at: Annotated[
         Literal["blocking"] | None,
         Parameter(help="'blocking' takes prices from OCC-LP(B) instead of OCC-LP(0)."),
     ] = None
-
-    bounds: Annotated[Literal["quick", "all"], Parameter(help=BOUNDS_HELP)] = "quick"
+    keep: Annotated[Path | None, Parameter(help=KEEP_HELP)] = None
 
     def settings(self) -> Settings:
         """The settings of the run.
@@ -75,8 +77,42 @@ class RunOptions:
             workers=self.workers,
             backend=self.backend,
             price_at=self.price_at,
-            bounds=self.bounds,
+            keep=self.keep,
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class RunOptions(SimulationOptions):
+    """How policies are compared."""
+
+    bounds: Annotated[Literal["quick", "all"], Parameter(help=BOUNDS_HELP)] = "quick"
+
+    def settings(self) -> Settings:
+        """The settings of the run.
+
+        Raises:
+            InputError: Naming the option that is wrong.
+        """
+        return replace(super().settings(), bounds=self.bounds)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SplitOptions(SimulationOptions):
+    """How a pool is split, and how policies are run in it."""
+
+    policies: Annotated[str, Parameter(help=POLICIES_HELP)] = "lag"
+    into: Annotated[
+        str, Parameter(help="Numbers of sub-pools, by commas; one owner is always run.")
+    ] = "1,2,4,8"
+    redeal: Annotated[
+        str,
+        Parameter(help="Steps from one deal of the servers to the next, by commas, or 'never'."),
+    ] = "1000"
+    tries: Annotated[
+        str, Parameter(help="Most sub-pools that a task asks before it is dropped, by commas.")
+    ] = "1"
 
 
 @Parameter(name="*")
@@ -123,3 +159,31 @@ def _load_error(text: str) -> InputError:
             f"{MAX_LOADS} loads",
         )
     )
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """``1,4,16`` as numbers.
+
+    Raises:
+        InputError: If a word is not a whole number.
+    """
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError as error:
+        raise InputError(
+            Problem(option, repr(text), "whole numbers with commas between, such as 1,4,16")
+        ) from error
+
+
+def parse_periods(text: str) -> tuple[int | None, ...]:
+    """``10,1000,never`` as steps, None for never.
+
+    Raises:
+        InputError: If a word is neither a whole number nor ``never``.
+    """
+    words = [word.strip() for word in text.split(",")]
+    try:
+        return tuple(None if word == NEVER else int(word) for word in words)
+    except ValueError as error:
+        expected = f"whole numbers or {NEVER} with commas between, such as 100,1000,{NEVER}"
+        raise InputError(Problem("--redeal", repr(text), expected)) from error

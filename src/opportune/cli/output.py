@@ -28,7 +28,10 @@ EXTRAS = {
     "report": "opportune.experiments.report",
     "day": "opportune.experiments.report_day",
     "queue": "opportune.experiments.queue_report",
+    "split": "opportune.experiments.report_split",
     "fit": "opportune.experiments.fit_report",
+    "replay": "opportune.experiments.replay_report",
+    "learned": "opportune.experiments.learned_report",
 }
 """Kind of page -> the module that needs the packages of an extra, imported when asked for."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from opportune.cli.options import Whole
+from opportune.cli.options import BACKEND_HELP, Backend, Whole
 from opportune.cli.output import print_note, print_table, progress_bar
 from opportune.errors import MissingExtraError
 from opportune.experiments.settings import Settings
@@ -32,7 +32,7 @@ def lag(
     out: Annotated[Path, Parameter(help=OUT_HELP)],
     quick: Annotated[bool, Parameter(help=QUICK_HELP, negative=())] = False,
     workers: Annotated[Whole, Parameter(help="Pieces of work at the same time.")] = 1,
-    backend: Annotated[str, Parameter(help="threads or loky (processes).")] = "threads",
+    backend: Annotated[Backend, Parameter(help=BACKEND_HELP)] = "threads",
     seed: Annotated[Whole, Parameter(help="Seed of all streams: same seed, same bits.")] = 1,
 ) -> int:
     """The LAG paper: Tables 2 and 3, Figures 3 to 6, beside the paper's numbers.

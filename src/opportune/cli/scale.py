@@ -8,9 +8,17 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Whole
+from opportune.cli.options import (
+    BACKEND_HELP,
+    FORMAT_HELP,
+    INSTANCE_HELP,
+    LOAD_HELP,
+    Backend,
+    Format,
+    Whole,
+    whole_numbers,
+)
 from opportune.cli.output import print_csv, print_json, print_note, print_table, progress_bar
-from opportune.errors import InputError, Problem
 from opportune.experiments.records import scaling_record
 from opportune.experiments.scale import ScaleSettings
 from opportune.experiments.scale import scale as run_scaling
@@ -32,6 +40,7 @@ class ScaleOptions:
     replications: Annotated[Whole, Parameter(help="Independent runs of each system.")] = 3
     seed: Annotated[Whole, Parameter(help="Seed of all streams: same seed, same bits.")] = 1
     workers: Annotated[Whole, Parameter(help="Runs at the same time.")] = 1
+    backend: Annotated[Backend, Parameter(help=BACKEND_HELP)] = "threads"
     start: Annotated[
         Literal["fluid", "empty"], Parameter(help="Start in the fluid fixed point, or empty.")
     ] = "fluid"
@@ -59,6 +68,7 @@ def scale(
         seed=run.seed,
         workers=run.workers,
         start=run.start,
+        backend=run.backend,
     )
     loss = load_instance(instance, load)
     with progress_bar(f"scaling {loss.name}") as progress:
@@ -85,17 +95,3 @@ def scale(
         columns = ("n", "m", "steps", "% of bound", "+/-", "blocking")
         print_table(f"{loss.name} at load {loss.load:.4g}: LAG in the scaled system", columns, rows)
         print(f"seed {run.seed}, {run.replications} replications, start {run.start}")
-
-
-def whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """``1,4,16`` as numbers.
-
-    Raises:
-        InputError: If a word is not a whole number.
-    """
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError as error:
-        raise InputError(
-            Problem(option, repr(text), "whole numbers with commas between, such as 1,4,16")
-        ) from error

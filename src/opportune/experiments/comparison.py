@@ -7,6 +7,7 @@ is exact and otherwise pooled over all replications, OCC-LP(<=) with forbidden p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ from opportune.experiments.prices import (
     choose_prices,
     simulated_blocking,
 )
-from opportune.experiments.runs import Runs, run_replications
+from opportune.experiments.runs import Job, Runs, run_grid
 from opportune.experiments.settings import Progress, Settings
 from opportune.model.loss import LossInstance
 from opportune.policies.base import Plan, check_plan, loss_policy
@@ -103,19 +104,50 @@ def compare(
         InputError: If a policy that was named cannot be used on this instance.
         SolverError: If an LP cannot be solved.
     """
+    return compare_all([instance], settings, progress)[0]
+
+
+def compare_all(
+    instances: Sequence[LossInstance],
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> list[Comparison]:
+    """Compare policies on several instances, as a sweep over loads does; in their order.
+
+    All replications are spread over the workers together. Arguments and errors as for
+    :func:`compare`; every instance is the same as if it were compared alone.
+    """
     settings = Settings() if settings is None else settings
-    prices, warnings = choose_prices(instance, settings.price_at, seed=settings.seed)
-    plans, skipped = make_plans(instance, settings, prices)
-    runs = run_replications(instance, plans, settings, progress)
+    tell: Progress = progress if progress is not None else lambda share, text: None
+    several = len(instances) > 1
+    made: list[tuple[Job, Relaxation, tuple[str, ...]]] = []
+    for instance in instances:
+        label = f"load {instance.load:.4g}" if several else ""
+        if several:
+            tell(0.0, f"prices at {label}")
+        prices, warnings = choose_prices(instance, settings.price_at, seed=settings.seed)
+        plans, skipped = make_plans(instance, settings, prices)
+        made.append((Job(instance, plans, label=label), prices, warnings + skipped))
+    all_runs = run_grid([job for job, _, _ in made], settings, progress)
+    return [
+        _concluded(job, runs, settings, (prices, warnings))
+        for (job, prices, warnings), runs in zip(made, all_runs, strict=True)
+    ]
+
+
+def _concluded(
+    job: Job, runs: Runs, settings: Settings, priced: tuple[Relaxation, tuple[str, ...]]
+) -> Comparison:
+    """Bounds, intervals and differences of finished runs."""
+    instance, (prices, warnings) = job.instance, priced
     blocking = (
         blocking_of(instance)
         if exact_blocking(instance) is not None
         else simulated_blocking(instance, runs)
     )
     bound, relaxation = bound_at(instance, blocking)
-    demand = relaxation.demand
     bounds = (bound, *further_bounds(instance, settings.bounds == "all", settings.seed))
-    rows = _rows(instance, plans, runs, (demand, bounds, relaxation, blocking))
+    made = (relaxation.demand, bounds, relaxation, blocking)
     return Comparison(
         instance=instance,
         settings=settings,
@@ -124,9 +156,9 @@ def compare(
         bound=bound,
         bounds=bounds,
         blocking=blocking,
-        policies=rows,
+        policies=_rows(instance, list(job.plans), runs, made),
         runs=runs,
-        warnings=warnings + skipped,
+        warnings=warnings,
     )
 
 

@@ -7,18 +7,19 @@ per step and copy (divided by mn) as a share of OCC-LP(B), B measured in the run
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem, shorten
+from opportune.experiments.backends import MAX_WORKERS, Workers, backend_problems
 from opportune.experiments.metrics import half_width, percents
 from opportune.experiments.prices import blocking_of, demand_at, simulated_blocking
 from opportune.experiments.runs import Runs
 from opportune.experiments.settings import MAX_REPLICATIONS, Progress
+from opportune.experiments.workers import Watch, run_pieces
 from opportune.kernels.allocate import WaterfillTables
 from opportune.kernels.scaled import ScaledTrace
 from opportune.model.loss import LossInstance
@@ -58,9 +59,11 @@ class ScaleSettings:
         seed: Seed of all streams.
         workers: Runs at the same time.
         start: ``fluid`` or ``empty``.
+        backend: ``threads``, ``loky`` or ``ray``.
 
     Raises:
         InputError: Naming every setting that is wrong.
+        MissingExtraError: If the package of the backend is not installed.
     """
 
     n: tuple[int, ...] = PAPER_SCALES
@@ -70,6 +73,7 @@ class ScaleSettings:
     seed: int = 1
     workers: int = 1
     start: str = "fluid"
+    backend: str = "threads"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", tuple(self.n))
@@ -79,10 +83,11 @@ class ScaleSettings:
             for name, value, least, most in (
                 ("replications", self.replications, 1, MAX_REPLICATIONS),
                 ("seed", self.seed, 0, 2**64 - 1),
-                ("workers", self.workers, 1, 1024),
+                ("workers", self.workers, 1, MAX_WORKERS),
             )
             if not _is_whole(value) or not least <= value <= most
         ]
+        problems += backend_problems(self.backend)
         if not self.n:
             problems.append(Problem("n", "none given", "at least one whole number"))
         if self.m and len(self.m) != len(self.n):
@@ -173,7 +178,8 @@ def scale(
     start = fixed_point(prices) if settings.start == "fluid" else None
     systems = settings.runs(instance)
     flat = [run for system in systems for run in system]
-    traces = _run_all(instance, tables, start, flat, (settings.workers, progress))
+    workers = Workers(settings.workers, settings.backend)
+    traces = _run_all(instance, tables, start, flat, (workers, progress))
     rows = []
     for system in systems:
         own, traces = traces[: len(system)], traces[len(system) :]
@@ -186,31 +192,30 @@ def _run_all(
     tables: WaterfillTables,
     start: Float | None,
     runs: list[ScaledRun],
-    how: tuple[int, Progress | None],
+    how: tuple[Workers, Progress | None],
 ) -> list[ScaledTrace]:
     """Traces in the order of the runs. An interrupt stops the workers and is raised again."""
     workers, progress = how
-    stop = threading.Event()
+    traces: dict[int, ScaledTrace] = {}
 
-    def watch(_: float) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
+    def done(i: int, trace: ScaledTrace) -> None:
+        traces[i] = trace
+        if progress is not None:
+            progress(len(traces) / len(runs), f"n = {runs[i].n}, m = {runs[i].m}")
 
-    def one(run: ScaledRun) -> ScaledTrace:
-        return simulate_scaled(instance, tables, run, start, watch)
+    run_pieces(partial(run_scaled, instance, tables, start), runs, workers, done)
+    return [traces[i] for i in range(len(runs))]
 
-    traces = []
-    with ThreadPoolExecutor(workers) as pool:  # the kernels release the interpreter's lock
-        try:
-            for trace in pool.map(one, runs):
-                traces.append(trace)
-                if progress is not None:
-                    run = runs[len(traces) - 1]
-                    progress(len(traces) / len(runs), f"n = {run.n}, m = {run.m}")
-        except KeyboardInterrupt:
-            stop.set()
-            raise
-    return traces
+
+def run_scaled(
+    instance: LossInstance,
+    tables: WaterfillTables,
+    start: Float | None,
+    run: ScaledRun,
+    watch: Watch,
+) -> ScaledTrace:
+    """One run, wherever it runs."""
+    return simulate_scaled(instance, tables, run, start, watch)
 
 
 def _stacked(traces: list[ScaledTrace], run: ScaledRun) -> Runs:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from opportune.errors import InputError, Problem, shorten
+from opportune.experiments.backends import MAX_WORKERS, backend_problems
 from opportune.policies.base import loss_policies_by_id, loss_policy
 
 Progress = Callable[[float, str], None]
 """Called now and then with the share of the work done, from 0 to 1, and what is being done."""
-
-BACKENDS = ("threads", "loky")
-"""How replications are spread: threads (kernels release the lock) or processes."""
 
 MAX_REPLICATIONS = 100_000
 
@@ -33,12 +32,14 @@ class Settings:
         replications: Independent runs; replication i is the same whatever the workers.
         seed: Seed of all streams.
         workers: Replications run at the same time.
-        backend: ``threads`` or ``loky``.
+        backend: ``threads``, ``loky`` or ``ray``.
         bounds: ``quick`` (bounds that take a fraction of a second) or ``all`` (up to a minute).
         price_at: ``None`` (at zero blocking, or the fallback under overload) or ``"blocking"``.
+        keep: Folder of finished replications: those that are there are not run again.
 
     Raises:
         InputError: Naming the setting that is wrong.
+        MissingExtraError: If the package of the backend is not installed.
     """
 
     policies: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class Settings:
     backend: str = "threads"
     price_at: str | None = None
     bounds: str = "quick"
+    keep: Path | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.policies, str):
@@ -59,7 +61,7 @@ class Settings:
             ("steps", self.steps, 1, 10**15),
             ("replications", self.replications, 1, MAX_REPLICATIONS),
             ("seed", self.seed, 0, 2**64 - 1),
-            ("workers", self.workers, 1, 1024),
+            ("workers", self.workers, 1, MAX_WORKERS),
         )
         problems = []
         for name, value, least, most in whole:
@@ -67,8 +69,7 @@ class Settings:
             if not is_whole or not least <= value <= most:
                 expected = f"a whole number from {least} to {most}"
                 problems.append(Problem(name, shorten(value), expected))
-        if self.backend not in BACKENDS:
-            problems.append(Problem("backend", shorten(self.backend), "one of threads, loky"))
+        problems += backend_problems(self.backend)
         if self.bounds not in ("quick", "all"):
             problems.append(Problem("bounds", shorten(self.bounds), "quick or all"))
         if self.price_at not in (None, "blocking"):

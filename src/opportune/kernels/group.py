@@ -8,7 +8,7 @@ Within a group the first free server is taken: its servers are equal.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,10 +110,13 @@ def _pick_kind(tables: StateTables, state: CountState, time: int, v: int) -> int
 
 
 @jit
-def _serve(
-    world: World, window: Window, state: CountState, trace: Trace, task: tuple[int, int, int, int]
+def serve_picks(
+    world: World, window: Window, state: Any, trace: Trace, task: tuple[int, int, int, int]
 ) -> None:
-    """Let the first k picks serve a task (time, type, k, first step at which they are free)."""
+    """Let the first k picks serve a task (time, type, k, first step at which they are free).
+
+    ``state`` is any one with ``busy_until`` and ``picks``.
+    """
     time, v, k, free_again = task
     counted = time >= window.warm_up
     busy = max(min(free_again, window.horizon) - max(time + 1, window.warm_up), 0)
@@ -153,7 +156,7 @@ def run_group_arrivals(
             chosen[i, 0] = state.picks[0] if found else -1
         trace.arrived[v] += time >= window.warm_up
         if found:
-            _serve(world, window, state, trace, (time, v, 1, time + streams.duration[i] + 1))
+            serve_picks(world, window, state, trace, (time, v, 1, time + streams.duration[i] + 1))
         else:
             trace.blocked[v] += time >= window.warm_up
     state.clock[0] = time
@@ -185,7 +188,7 @@ def run_state_arrivals(
         trace.arrived[v] += time >= window.warm_up
         if kind >= 0:
             free_again = time + streams.duration[i] + 1
-            _serve(world, window, state, trace, (time, v, k, free_again))
+            serve_picks(world, window, state, trace, (time, v, k, free_again))
             state.ends[state.state[1]] = free_again
             state.kinds[state.state[1]] = kind
             state.state[1] += 1

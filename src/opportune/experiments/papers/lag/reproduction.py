@@ -12,6 +12,7 @@ from pathlib import Path
 
 from opportune import __version__
 from opportune.errors import InputError, Problem
+from opportune.experiments.code_version import code_version
 from opportune.experiments.papers.lag import claims, figures, limits, tables
 from opportune.experiments.papers.lag.causes import Compared, implied_steps
 from opportune.experiments.papers.lag.drawing import png
@@ -28,7 +29,7 @@ from opportune.experiments.papers.lag.instances import (
     available,
 )
 from opportune.experiments.papers.lag.page import page_html
-from opportune.experiments.papers.lag.resume import Parts, Unit, code_version, finish
+from opportune.experiments.papers.lag.resume import Parts, Unit, finish
 from opportune.experiments.papers.lag.sections import REBUILT, Tables, headline
 from opportune.experiments.papers.lag.storing import csv_bytes, put
 from opportune.experiments.papers.lag.tables import Results, Row

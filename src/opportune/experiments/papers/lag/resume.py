@@ -10,35 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from joblib import Parallel, delayed
-
+from opportune.experiments.backends import Workers
+from opportune.experiments.code_version import code_version
 from opportune.experiments.papers.lag.storing import put
 from opportune.experiments.papers.lag.units import Record, Watch
 from opportune.experiments.settings import Progress, Settings
-
-PACKAGE = Path(__file__).parents[3]
-COMPUTED_BY = (
-    "errors.py",
-    "kernels/*.py",
-    "model/*.py",
-    "pricing/*.py",
-    "policies/**/*.py",
-    "simulate/*.py",
-    "experiments/*.py",
-    "experiments/papers/lag/units.py",
-)
-"""Files of the package whose text decides results. Those of ``experiments`` that only report are
-among them, so that no list of modules can be out of date; the tables and pictures here are not."""
-
-LIBRARIES = ("highspy", "numba", "numpy", "piqp", "scipy")
+from opportune.experiments.workers import Watch as PieceWatch
+from opportune.experiments.workers import run_pieces
 
 
 class Unit(Protocol):
@@ -100,15 +83,6 @@ class Parts:
         put(self.path(unit), text.encode() + b"\n")
 
 
-@cache
-def code_version() -> str:
-    """A hash of the code that computes, and of the numerical packages it runs on."""
-    state = hashlib.sha256(repr([(name, version(name)) for name in LIBRARIES]).encode())
-    for path in sorted(path for pattern in COMPUTED_BY for path in PACKAGE.glob(pattern)):
-        state.update(path.relative_to(PACKAGE).as_posix().encode() + path.read_bytes())
-    return state.hexdigest()[:16]
-
-
 def finish(
     units: Sequence[Unit], parts: Parts, settings: Settings, progress: Progress
 ) -> list[Record]:
@@ -131,41 +105,19 @@ def finish(
     missing = [unit for unit in dict.fromkeys(units) if unit not in results]
     total = sum(unit.cost for unit in dict.fromkeys(units))
     done = total - sum(unit.cost for unit in missing)
-    for unit, result in _spread(missing, settings):
+
+    def keep(i: int, result: Record) -> None:
+        nonlocal done
+        unit = missing[i]
         parts.save(unit, result)
         results[unit] = result
         done += unit.cost
         progress(min(1.0, done / total), unit.label)
+
+    run_pieces(run_unit, missing, Workers(settings.workers, settings.backend), keep)
     return [results[unit] for unit in units]
 
 
-def _spread(missing: Sequence[Unit], settings: Settings) -> Iterator[tuple[Unit, Record]]:
-    """Pieces with their results, as soon as they are there."""
-    stop = threading.Event()
-
-    def watch() -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-
-    def one(unit: Unit) -> tuple[Unit, Record]:
-        return unit, unit.run(watch)
-
-    if settings.workers == 1 or len(missing) < 2:
-        yield from map(one, missing)
-        return
-    threads = settings.backend == "threads"
-    parallel = Parallel(
-        n_jobs=settings.workers,
-        backend="threading" if threads else settings.backend,
-        return_as="generator_unordered",
-    )
-    try:
-        yield from parallel(delayed(one if threads else _run)(unit) for unit in missing)
-    except (KeyboardInterrupt, GeneratorExit):
-        stop.set()
-        raise
-
-
-def _run(unit: Unit) -> tuple[Unit, Record]:
-    """A piece in a process of its own, which an interrupt ends as a whole."""
-    return unit, unit.run(lambda: None)
+def run_unit(unit: Unit, watch: PieceWatch) -> Record:
+    """A piece, wherever it runs."""
+    return unit.run(lambda: watch(0.0))

@@ -16,8 +16,13 @@ DIGITS = 8
 """Significant digits of a number in a CSV file."""
 
 
-def put(path: Path, content: bytes) -> None:
+def put(path: Path, content: bytes, option: str = "--out") -> None:
     """Write a file beside its place and move it there.
+
+    Args:
+        path: The file.
+        content: All of it.
+        option: What the user gave the path by, for the message.
 
     Raises:
         InputError: If the folder cannot be written to.
@@ -33,7 +38,7 @@ def put(path: Path, content: bytes) -> None:
     except OSError as error:
         if beside is not None:
             Path(beside).unlink(missing_ok=True)
-        told = Problem("--out", f"{path}: {error.strerror}", "a folder that can be written to")
+        told = Problem(option, f"{path}: {error.strerror}", "a place that can be written to")
         raise InputError(told) from error
 
 
