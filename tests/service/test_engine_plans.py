@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from opportune.errors import InputError
 from opportune.kernels.allocate import SAMPLE
 from opportune.model.duration import Geometric
 from opportune.model.loss import loss_instance
@@ -18,50 +17,24 @@ from opportune.policies.base import loss_policy
 from opportune.policies.slots import slot_owner, with_slots
 from opportune.pricing.demand import AT_MOST
 from opportune.pricing.occupancy import price
-from opportune.service import engine
 from opportune.service.commands import (
     ActivatePlan,
     Complete,
     CreateTask,
     PutPlan,
-    PutPool,
     PutScores,
     PutServer,
-    RankRequest,
     RemoveServer,
     RollbackPlan,
     ShadowPlan,
 )
 from opportune.service.events import decode, encode
-from opportune.service.planning import instance_of, plan_document, plan_pool
-from opportune.service.reading import decision_body, plan_bodies, pool_body, server_body
-from opportune.service.resources import Array, PlanDocument, PoolSettings, ScoreRow, ServerSettings
+from opportune.service.planning import plan_document, plan_pool
+from opportune.service.reading import decision_body, plan_bodies, pool_body
+from opportune.service.resources import Array, PlanDocument, ScoreRow, ServerSettings
 from opportune.service.routing import GREEDY, PRIORS, RANDOM, STALE
-from tests.service.pools import Pool, names, pool_of
-
-PRIOR = {"rate": 0.1, "mean_duration": 4.0}
-
-
-def priced(policy: str = "lag", plan_id: str = "plan", **options: Any) -> PlanDocument:
-    """A plan for types a, b and servers s0, s1, s2."""
-    instance = loss_instance(
-        [[4.0, 2.0, 1.0], [3.0, 3.0, 0.0]],
-        [0.1, 0.2],
-        [Geometric(4.0), Geometric(5.0)],
-        task_types=["a", "b"],
-        servers=["s0", "s1", "s2"],
-        **options,
-    )
-    prices = price(instance)
-    return plan_document(plan_id, loss_policy(policy).plan(instance, prices), prices)
-
-
-def two_types(**settings: Any) -> Pool:
-    return pool_of({"a": [4.0, 2.0, 1.0], "b": [3.0, 3.0, 0.0]}, **settings)
-
-
-def why(pool: Pool, body: Any) -> Any:
-    return decision_body(pool.state, body.decision_id).why
+from tests.service.pools import names, pool_of
+from tests.service.priced import PRIOR, priced, two_types, why
 
 
 def test_the_order_of_fallback() -> None:
@@ -180,6 +153,33 @@ def test_servers_and_pairs_that_are_gone_leave_the_order_as_it_was() -> None:
     assert pool.refused(CreateTask(task_type="a")) == "invalid"  # only the removed one is scored
 
 
+def test_a_pair_that_is_forbidden_later_is_not_used_whatever_the_plan_says() -> None:
+    pool = two_types()
+    document = priced()
+    pool.ok(PutPlan(plan=document, activate=True))
+    first, second, _ = (f"s{r}" for r in document.order.numpy()[0, 0])
+    rows = [ScoreRow("a", name, 1.0) for name in ("s0", "s1", "s2") if name != first]
+    pool.ok(PutScores(rows=rows, replace=True))
+    body = pool.task("a")
+    assert names(body) == [second]
+    assert why(pool, body).n_permitted == 2
+    assert names(pool.task("a")) != [first]
+    assert pool.refused(CreateTask(task_type="a")) == "no-capacity"
+
+
+def test_a_server_that_a_tied_plan_does_not_know_comes_after_the_tie() -> None:
+    pool = two_types()
+    pool.ok(PutPlan(plan=priced("random"), activate=True))
+    pool.ok(PutServer(settings=ServerSettings(id="s3")))
+    pool.ok(PutScores(rows=[ScoreRow("a", "s3", 9.0)]))
+    seen = set()
+    for draw in range(0, 2**32, 2**28):
+        body = pool.ok(CreateTask(task_type="a"), draws=[draw])
+        seen |= set(names(body))
+        pool.ok(Complete(assignment=body.assignment_id))
+    assert seen == {"s0", "s1", "s2"}
+
+
 @pytest.mark.parametrize("policy", ["alg-sc-lp", "random", "greedy", "headcount"])
 def test_plans_of_every_rule_survive_journal_and_snapshot(policy: str) -> None:
     pool = two_types()
@@ -267,186 +267,6 @@ def test_weights_that_are_none_are_refused() -> None:
     assert document.rule == SAMPLE
     bad = _with(document, "weight", np.array([[1.0, -1.0, 0.0], [np.inf, 0.0, 0.0]]))
     assert two_types().refused(PutPlan(plan=bad)) == "invalid"
-
-
-# ------------------------------------------------------------------------------- planner
-
-
-def test_a_pool_is_priced_in_seconds_from_its_priors() -> None:
-    pool = pool_of(
-        {"a": [4.0, 2.0, None], "b": [3.0, 3.0, 1.0]},
-        {"a": {"rate": 0.02, "mean_duration": 20.0}, "b": {"rate": 0.03, "mean_duration": 40.0}},
-    )
-    instance, step = instance_of(pool.state)
-    assert step == pytest.approx(1.0)
-    assert instance.mean_duration.tolist() == [20.0, 40.0]
-    assert instance.allowed.tolist() == [[True, True, False], [True, True, True]]
-    assert instance.load == pytest.approx((0.02 * 20 + 0.03 * 40) / 3)
-    document = plan_pool(pool.state, "p1")
-    assert document.source == "priors"
-    assert document.bound == pytest.approx(price(instance, AT_MOST).dual_value / step)
-    assert document.gap is not None
-    assert pool.do(PutPlan(plan=document, activate=True)).created
-
-
-def test_the_length_of_the_step_does_not_change_the_prices_per_second() -> None:
-    options = {"a": {"rate": 3.0, "mean_duration": 0.5}, "b": {"rate": 2.0, "mean_duration": 0.25}}
-    pool = pool_of({"a": [4.0, 2.0, 1.0], "b": [3.0, 3.0, 1.0]}, options)
-    instance, step = instance_of(pool.state)
-    assert float(instance.arrival_rate.sum()) <= 0.5
-    assert step <= 0.25 / 20
-    document = plan_pool(pool.state, "p1")
-    prices = price(instance, AT_MOST)
-    cost = np.array(document.demand_price)[:, None] + np.outer(
-        document.mean_duration, document.capacity_price
-    )
-    assert cost == pytest.approx(prices.opportunity_cost)
-
-
-def test_slots_of_one_server_are_priced_together() -> None:
-    pool = pool_of({"a": [4.0, 2.0]}, {"a": {"rate": 0.2, "mean_duration": 5.0}})
-    pool.ok(PutServer(settings=ServerSettings(id="s0", capacity=3)))
-    document = plan_pool(pool.state, "p1")
-    slots = loss_instance([[4.0, 4.0, 4.0, 2.0]], [0.05], Geometric(20.0))
-    assert document.bound == pytest.approx(price(slots, AT_MOST).dual_value / 0.25)
-    assert document.servers == ["s0", "s1"]
-    assert document.n_allowed.numpy().tolist() == [2]
-    assert pool.ok(PutPlan(plan=document, activate=True)).active
-    assert [names(pool.task("a")) for _ in range(4)] == [["s0"]] * 3 + [["s1"]]
-    weighted = plan_pool(pool.state, "p2", "alg-sc-lp")
-    pool.ok(PutPlan(plan=weighted, activate=True))
-    assert pool.state.active_plan.weight.shape == [1, 2]
-
-
-def test_a_pool_that_says_too_little_cannot_be_priced() -> None:
-    for pool in (Pool(), pool_of({"a": [1.0]}), pool_of({"a": [1.0]}, {"a": {"rate": 0.1}}, k=9)):
-        with pytest.raises(InputError):
-            plan_pool(pool.state, "p1")
-
-
-# ------------------------------------------------------------------------------- ranking
-
-
-def ranking(pool: Pool, draws: Any = (1, 2, 3), **request: Any) -> Any:
-    before = pool.replayed() and len(pool.log)
-    answer = engine.rank(pool.state, RankRequest(**request), 0.0, draws)
-    assert answer.events == []
-    assert len(pool.log) == before
-    return answer
-
-
-def test_a_ranking_is_the_plans_order_of_the_candidates() -> None:
-    pool = two_types()
-    document = priced()
-    pool.ok(PutPlan(plan=document, activate=True))
-    order = [f"s{r}" for r in document.order.numpy()[0, 0]]
-    body = ranking(pool, task_type="a", candidates=["s2", "s0", "s1", "s9"], k=2).body
-    assert [one.id for one in body.servers] == order
-    assert body.excluded == ["s9"]
-    assert (body.plan, body.degraded, body.k) == ("plan", "", 2)
-    busy = names(pool.task("a"))
-    assert [one.id for one in ranking(pool, task_type="a").body.servers] == [
-        name for name in order if name not in busy
-    ]
-    everybody = ranking(pool, task_type="a", candidates=["s0", "s1", "s2"]).body
-    assert [one.id for one in everybody.servers] == order  # the caller knows who is free
-    assert ranking(pool, task_type="a", candidates=[]).body.servers == []
-
-
-def test_own_scores_are_weighed_against_the_prices() -> None:
-    pool = two_types()
-    pool.ok(PutPlan(plan=priced(), activate=True))
-    cost = {
-        one.id: one.opportunity_cost
-        for one in ranking(pool, task_type="b", candidates=["s0", "s1", "s2"]).body.servers
-    }
-    scores = {"s0": cost["s0"] + 0.1, "s1": cost["s1"] + 0.3, "s2": cost["s2"] + 0.2}
-    body = ranking(pool, task_type="b", candidates=list(scores), scores=list(scores.values())).body
-    assert [one.id for one in body.servers] == ["s1", "s2", "s0"]
-    assert body.servers[0].index == pytest.approx(0.3)
-
-
-def test_rankings_that_make_no_sense_are_refused() -> None:
-    pool = two_types()
-    for request in (
-        {"task_type": "z"},
-        {"task_type": "a", "candidates": ["s0", "s0"]},
-        {"task_type": "a", "candidates": ["s0"], "scores": [1.0, 2.0]},
-        {"task_type": "a", "scores": [1.0]},
-    ):
-        assert ranking(pool, **request).problem is not None
-
-
-# ------------------------------------------------------------------------------- scores
-
-
-def test_scores_are_taken_all_or_none() -> None:
-    pool = two_types()
-    bad = [
-        [ScoreRow("a", "s9", 1.0), ScoreRow("z", "s0", 1.0)],
-        [ScoreRow("a", "s0", 1.0), ScoreRow("a", "s0", 2.0)],
-        [ScoreRow("a", "s0", float("nan"))],
-        [ScoreRow("a", "s0", float("inf"))],
-        [ScoreRow("a", "s0", -1.0)],
-    ]
-    for rows in bad:
-        answer = pool.do(PutScores(rows=rows))
-        assert answer.problem is not None
-        assert answer.events == []
-    assert "'s9'" in pool.do(PutScores(rows=[ScoreRow("a", "s9", 1.0)])).problem.detail
-    body = pool.ok(PutScores(rows=[ScoreRow("a", "s0", 7.0)]))
-    assert (body.version, body.pairs) == (2, 6)
-    body = pool.ok(PutScores(rows=[ScoreRow("a", "s0", 7.0)], replace=True))
-    assert (body.version, body.pairs) == (3, 1)
-
-
-def test_a_missing_score_forbids_the_pair_or_is_nothing() -> None:
-    for missing, code in (("forbid", "invalid"), ("zero", "")):
-        pool = pool_of({"a": [1.0, None]}, missing_score=missing)
-        answer = pool.do(CreateTask(task_type="a", k=2))
-        assert (answer.problem.code if answer.problem else "") == code
-
-
-def test_attributes_and_lists_say_who_is_eligible() -> None:
-    pool = pool_of(
-        {"a": [None] * 3}, {"a": {"requires": {"language": ["de", "fr"]}, "eligible": ["s0", "s1"]}}
-    )
-    for name, language in (("s0", "de"), ("s1", "en"), ("s2", "de")):
-        own = ServerSettings(id=name, attributes={"language": language})
-        pool.ok(PutServer(settings=own))
-    assert names(pool.task("a")) == ["s0"]
-    pool.ok(PutServer(settings=ServerSettings(id="s1", attributes={"language": "fr"})))
-    assert names(pool.task("a")) == ["s1"]
-    assert server_body(pool.state, "s2").state == "free"
-
-
-def test_pins_that_make_no_sense_are_refused() -> None:
-    pool = pool_of({"a": [3.0, 2.0, None]}, k=2)
-    for options in (
-        {"pins": ["s9"]},
-        {"conflicts": ["s9"]},
-        {"pins": ["s2"]},
-        {"pins": ["s0", "s0"]},
-        {"pins": ["s0"], "conflicts": ["s0"]},
-        {"pins": ["s0", "s1"], "k": 1},
-        {"conflicts": ["s0"]},
-    ):
-        assert pool.refused(CreateTask(task_type="a", **options)) == "invalid"
-    assert pool.refused(CreateTask(task_type="z")) == "not-found"
-
-
-def test_pool_settings_take_zero_for_zero() -> None:
-    """BerriAI/litellm#12108: a cool-down of 0 seconds was replaced by the default."""
-    settings = msgspec.json.decode(
-        b'{"wrap_up":0,"age_weight":0,"reserve_after":0}', type=PoolSettings
-    )
-    pool = Pool()
-    pool.ok(PutPool(settings=settings))
-    assert pool.state.settings.reserve_after == 0
-    assert pool.state.settings is settings
-    for text in (b'{"lease":0}', b'{"k":0}', b'{"quarantine_after":0}', b'{"unknown":1}'):
-        with pytest.raises(msgspec.ValidationError):
-            msgspec.json.decode(text, type=PoolSettings)
 
 
 def test_plan_of_another_numbering_is_followed_by_name() -> None:
