@@ -187,11 +187,11 @@ def test_what_is_held_out_is_not_seen() -> None:
     n = 600
     seen = Seen(
         np.arange(n),
-        rng.integers(0, 300, n),
+        rng.integers(0, 60, n),
         rng.integers(0, 2, n).astype(float),
         np.zeros(n, np.int64),
         rng.normal(size=(n, 5)),
-        (1, 300),
+        (1, 60),
     )
     fold = rng.integers(0, 5, n)
     for model in ("table", "joint", "server"):

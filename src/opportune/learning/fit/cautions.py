@@ -170,7 +170,7 @@ def _exploration_cautions(fit: Fitted) -> Iterator[str]:
     propensity = fit.log.propensity[np.isfinite(fit.log.propensity)]
     if propensity.size:
         certain = float((propensity > CERTAIN).mean())
-        weight = 1.0 / propensity
+        weight = propensity.min() / propensity  # up to a factor, of which nothing depends
         effective = float(weight.sum() ** 2 / (weight**2).sum()) / len(propensity)
         if certain > 1.0 - COLLAPSED:
             yield (

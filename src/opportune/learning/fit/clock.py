@@ -55,11 +55,6 @@ def read_times(cells: Sequence[Any]) -> Times:
     return Times(value, bad, mostly_dates)
 
 
-def midnight(seconds: float) -> float:
-    """The midnight before."""
-    return math.floor(seconds / DAY_SECONDS) * DAY_SECONDS
-
-
 def unclocked(clock: Float, after: Float, day: float, most_wait: float) -> tuple[Float, Bool, Bool]:
     """Times of a day's clock as times that go on: the day of ``after``, or the next.
 

@@ -42,8 +42,8 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-PERIODS = 24
-"""Periods of a day for its profile."""
+PERIODS, MOST_PERIODS = 24, 10_000
+"""Periods of a day for its profile, and the most that it can have."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,15 @@ class FitSettings:
     duration: object | None = None
 
     def __post_init__(self) -> None:
-        for field, value, least in (
-            ("--periods", self.periods, 1),
-            ("--types", 1 if self.types is None else self.types, 1),
-            ("--seed", self.seed, 0),
+        for field, value, least, most in (
+            ("--periods", self.periods, 1, MOST_PERIODS),
+            ("--types", 1 if self.types is None else self.types, 1, MOST_PERIODS),
+            ("--seed", self.seed, 0, 2**64 - 1),
         ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(Problem(field, str(value), f"a whole number, at least {least}"))
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or not least <= value <= most:
+                told = f"a whole number from {least} to {most}"
+                raise InputError(Problem(field, str(value), told))
 
 
 @dataclass(frozen=True, eq=False)

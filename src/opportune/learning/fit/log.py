@@ -29,6 +29,10 @@ Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 
+MOST_DAYS = 100_000
+"""Longest log with days; one of more is read in a wrong unit."""
+
+
 @dataclass(frozen=True)
 class LogRules:
     """What to do with rows that are not as they should be.
@@ -161,6 +165,7 @@ def _assembled(
     if rules.missing_outcome == "zero" and rows.has_outcome:
         outcome = np.where(np.isnan(outcome) & rows.complete[served], 0.0, outcome)
     origin = rows.origin if rows.day is not None else float(rows.time[order[0]])
+    _check_days(rows.time[order], rows.day)
     return Log(
         name=source[0],
         digest=source[1],
@@ -181,6 +186,19 @@ def _assembled(
         day=rows.day,
         findings=tuple(findings.found),
     )
+
+
+def _check_days(time: Float, day: float | None) -> None:
+    """Refuse a log of more days than anybody kept one."""
+    if day is not None and not (time[-1] - time[0]) / day <= MOST_DAYS:
+        raise InputError(
+            Problem(
+                "log.time",
+                f"from {time[0]:g} to {time[-1]:g}: {(time[-1] - time[0]) / day:.3g} days",
+                f"at most {MOST_DAYS:g} days",
+                "is the unit of time the one of 'day'?",
+            )
+        )
 
 
 def _coded(names: list[str] | None) -> tuple[Int | None, tuple[str, ...]]:

@@ -31,17 +31,15 @@ def presence(log: Log, n_servers: int, periods: int) -> Float | None:
         return None
     end = log.start + np.where(np.isnan(log.duration), 0.0, log.duration)
     use = (log.server >= 0) & np.isfinite(log.start)
-    day = np.floor(log.start[use] / log.day).astype(np.int64)
-    n_days = int(day.max(initial=0)) + 1
-    place = log.server[use] * n_days + day
-    first, last = np.full(n_servers * n_days, np.inf), np.full(n_servers * n_days, -np.inf)
+    day = np.floor(log.start[use] / log.day)
+    seen = np.stack([log.server[use].astype(np.float64), day], axis=1)
+    days, place = np.unique(seen, axis=0, return_inverse=True)
+    first, last = np.full(len(days), np.inf), np.full(len(days), -np.inf)
     np.minimum.at(first, place, log.start[use])
     np.maximum.at(last, place, end[use])
-    there = np.flatnonzero(np.isfinite(first))
-    time = time_by_period(last[there], log.day, periods)
-    time -= time_by_period(first[there], log.day, periods)
+    time = time_by_period(last, log.day, periods) - time_by_period(first, log.day, periods)
     total = np.zeros((n_servers, periods))
-    np.add.at(total, there // n_days, time)
+    np.add.at(total, days[:, 0].astype(np.int64), time)
     covered = time_by_period(log.arrival[-1:], log.day, periods)
     covered -= time_by_period(log.arrival[:1], log.day, periods)
     share = np.divide(total, covered, out=np.zeros_like(total), where=covered > 0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem
-from opportune.learning.fit.clock import DAY_SECONDS, Times, midnight, read_times, unclocked
+from opportune.learning.fit.clock import DAY_SECONDS, Times, read_times, unclocked
 from opportune.learning.fit.columns import Columns
 from opportune.learning.fit.findings import Findings
 from opportune.model.tables import WORDS, Sheet, is_empty, number
@@ -21,6 +21,12 @@ Bool = NDArray[np.bool_]
 
 LARGEST = 1e15
 """Times and durations beyond are refused: whole numbers stay exact below."""
+
+LARGEST_VALUE = 1e50
+"""Outcomes and contexts beyond are refused: their squares must be numbers, too."""
+
+CONTEXT = "context "
+"""Begins the role of a column of contexts; its name follows."""
 
 MOST_WAIT = 0.125
 """A clock that shows less than at the arrival is the next day's if it comes within this share of
@@ -114,19 +120,20 @@ class Reader:
         self.findings.refuse(role, "blanks around a name", blank, told)
         return texts
 
-    def numbers(self, role: str, cells: list[Any] | None = None) -> Float:
+    def numbers(self, role: str) -> Float:
         """The cells of a role as numbers, NaN where empty or unreadable; the latter refused."""
         value = np.full(self.n, np.nan)
         bad = np.zeros(self.n, dtype=np.bool_)
-        for i, cell in enumerate(self.cells(role) if cells is None else cells):
+        for i, cell in enumerate(self.cells(role)):
             if is_empty(cell):
                 continue
             found = number(cell)
             if found is None and isinstance(cell, str):
                 found = WORDS.get(cell.strip().lower())
-            bad[i] = found is None or not np.isfinite(found)
+            bad[i] = found is None or not abs(found) <= LARGEST_VALUE
             value[i] = np.nan if bad[i] or found is None else found
-        self.findings.refuse(role, "no finite number", bad, ("a number, or an empty cell", ""))
+        told = (f"a number within {LARGEST_VALUE:g}, or an empty cell", "")
+        self.findings.refuse(role.removeprefix(CONTEXT), "no such number", bad, told)
         return value
 
     def times(self, role: str) -> Times:
@@ -161,7 +168,7 @@ def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str
     start = _starts(reader, time, served, offset, day)
     duration, complete = _durations(reader, start, served, offset)
     dropped = _short(findings, duration, served & complete, too_short)
-    contexts = [reader.numbers(name, reader.cells(f"context {name}")) for name in columns.context]
+    contexts = [reader.numbers(f"{CONTEXT}{name}") for name in columns.context]
     for name, values in zip(columns.context, contexts, strict=True):
         told = ("a number for every task", "fill it in, or leave the column out")
         findings.refuse(name, "no context", np.isnan(values), told)
@@ -175,7 +182,7 @@ def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str
         task=_tasks(reader, time, task_type, server),
         served=served,
         start=start,
-        duration=np.where(served, duration, np.nan),
+        duration=np.where(served, np.maximum(duration, 0.0), np.nan),
         complete=complete,
         outcome=outcome,
         propensity=propensity,
@@ -186,7 +193,7 @@ def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str
         contexts=columns.context,
         has_outcome="outcome" in reader.places,
         day=day,
-        origin=midnight(float(np.nanmin(time))) if day == DAY_SECONDS else _floor(time, day),
+        origin=_origin(time, day),
     )
     _note_unused(reader)
     return rows
@@ -206,7 +213,7 @@ def without(sheet: Sheet, leave_out: Mapping[str, tuple[str, ...]]) -> tuple[She
 
 def _places(sheet: Sheet, columns: Columns) -> dict[str, int]:
     header = sheet.header or ()
-    wanted = columns.named(header) | {f"context {name}": name for name in columns.context}
+    wanted = columns.named(header) | {f"{CONTEXT}{name}": name for name in columns.context}
     problems: list[Problem] = []
     found: dict[str, int] = {}
     for role, name in wanted.items():
@@ -375,8 +382,11 @@ def _note_unused(reader: Reader) -> None:
         )
 
 
-def _floor(time: Float, day: float | None) -> float:
-    first = float(np.nanmin(time))
+def _origin(time: Float, day: float | None) -> float:
+    """The first midnight where there are days, else the first time; 0 without any time."""
+    first = float(np.min(time[np.isfinite(time)], initial=np.inf))
+    if not np.isfinite(first):
+        return 0.0
     return first if day is None else float(np.floor(first / day) * day)
 
 

@@ -42,7 +42,7 @@ def speed_scores(
     total = np.bincount(place, weights=duration[known], minlength=size).reshape(shape)
     own = np.divide(total, count, out=np.zeros(shape), where=count > 0)
     whole = np.broadcast_to(mean[:, None], shape)
-    ratio = np.divide(whole, own, out=np.full(shape, FASTEST), where=own > 0)
+    ratio = np.divide(whole, own, out=np.full(shape, FASTEST), where=own * FASTEST > whole)
     score = count * np.minimum(ratio, FASTEST) + PRIOR_WEIGHT * PRIOR
     score = score / (count + PRIOR_WEIGHT)
     return score / score.max(), count
