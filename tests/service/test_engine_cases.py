@@ -44,6 +44,29 @@ def test_a_number_of_servers_that_is_none_is_refused_when_read(k: str) -> None:
         msgspec.json.decode(text, type=AnyCommand)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type":"PutServer","settings":{"id":"s","capacity":"inf"}}',
+        '{"type":"PutServer","settings":{"id":"s","capacity":0}}',
+        '{"type":"PutServer","settings":{"id":"s","capacity":1.5}}',
+        '{"type":"PutTaskType","settings":{"id":"a","mean_duration":"3"}}',
+        '{"type":"PutTaskType","settings":{"id":"a","mean_duration":0}}',
+        '{"type":"PutTaskType","settings":{"id":"a","mean_duration":-3}}',
+        '{"type":"PutTaskType","settings":{"id":"a","rate":"0,1"}}',
+        '{"type":"PutTaskType","settings":{"id":"a","rate":-1}}',
+        '{"type":"PutPool","settings":{"lease":"1h"}}',
+        '{"type":"PutPool","settings":{"wrap_up":-1}}',
+        '{"type":"PutPool","settings":{"wrap_up":NaN}}',
+        '{"type":"CreateTask","task_type":"a","start_within":1e999}',
+    ],
+)
+def test_numbers_given_as_text_or_out_of_range_are_refused_when_read(text: str) -> None:
+    """CiwPython/Ciw#83, mongodb/mongo-python-driver#1758: text, zero and negative durations."""
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(text, type=AnyCommand)
+
+
 def test_fewer_permitted_than_free_drops_one_task_and_no_other() -> None:
     """openreview/openreview-matcher#248: greedy ran out of permitted ones and gave up."""
     pool = pool_of({"a": [1, 1, None, None], "b": [1, 1, 1, 1]}, k=2)
