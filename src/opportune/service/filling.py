@@ -3,7 +3,8 @@
 Queue mode is ours and stands outside the paper's theorem: for a freed server r, waiting tasks are
 tried in the order of L(v,r) + priority + age weight x wait; one starts when k servers that it may
 have are free. The oldest task, once it has waited for ``reserve_after``, keeps free servers for
-itself until it starts; only one task does so at a time, so two cannot wait for each other.
+itself until it starts; only one task does so at a time, so two cannot wait for each other. A server
+of several slots is kept whole.
 """
 
 from __future__ import annotations
