@@ -7,7 +7,8 @@ What runs, in the order of the page:
 - a ``toml`` block is read as an instance. If it lacks a reward or a duration it replaces keys of
   the page's ``instance.toml``. A file that a command below it refuses is left to that command;
 - a ``python`` block runs; the blocks of a page share their names;
-- every ``opportune`` line of an ``sh`` block runs; ``# exit code 1`` behind it says what it
+- lines of an ``sh`` block that start, ask or end a service run (``served_pages``);
+- every other ``opportune`` line of an ``sh`` block runs; ``# exit code 1`` behind it says what it
   ends with if not 0. Commands that no output is shown of run short, those in ``ELSEWHERE`` not.
 
 A ``text`` block right below a ``python`` or ``sh`` block is what that block prints. It is compared
@@ -24,14 +25,17 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from served_pages import LiveService, is_live
+
 from opportune.cli import run
 from opportune.errors import OpportuneError
 from opportune.model.description import read_description
+from opportune.model.queue_description import read_queue
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
@@ -43,11 +47,19 @@ SHORT = {"--steps": "2000", "--replications": "2"}
 RUNNING = ("compare", "sweep")
 """Commands that take ``SHORT`` where they say nothing else."""
 
-ELSEWHERE = ("paper",)
-"""Commands that take a minute or more, and are run by tests of their own."""
+ELSEWHERE = ("paper", "serve", "stress")
+"""Commands that take a minute or more or never end, and are run by tests of their own."""
 
-PER_MACHINE = re.compile(r"gap \S+(?=[;,])|highs [\d.]+|\d+\.\d+ s$", re.MULTILINE)
-"""Rounding errors, the solver's version and seconds: shown as they were, never compared."""
+PER_MACHINE = re.compile(
+    r"gap \S+(?=[;,])|highs [\d.]+|\d+\.\d+ s$|\b\d{10}\.\d+|(?<=\.\d{10})\d+|\b\d+ bytes"
+    r"|\b[0-9a-f]{16}\b|\"draws\": \[[^\]]*\]|\"draws\":\[[^\]]*\]|(?<=\"retry_after\":)[\d.]+",
+    re.MULTILINE,
+)
+"""What differs between machines and runs: shown as it was, never compared.
+
+Rounding errors (and digits behind the tenth), the solver's version, seconds, points in time, sizes,
+hashes, draws.
+"""
 
 ANY_LOAD = 0.5
 """Load at which a block is read that has shares of the task types only."""
@@ -86,6 +98,7 @@ class Story:
     folder: Path
     module: ModuleType = field(default_factory=lambda: ModuleType("page_block"))
     printed: str = ""
+    live: LiveService = field(default_factory=LiveService)
 
     def fail(self, block: Block, told: str) -> PageError:
         """The error of a block, with its place."""
@@ -155,13 +168,16 @@ def run_page(text: str, page: str, folder: Path) -> str:
         if block.file:
             (folder / block.file).write_text(block.text, encoding="utf-8")
     parts, end = [], 0
-    with chdir(folder), _known_as_module(story.module):
-        for block, rest in ((block, found[i + 1 :]) for i, block in enumerate(found)):
-            if block.is_output:
-                parts += [text[end : block.span[0]], story.printed]
-                end = block.span[1]
-            else:
-                _run_block(story, block, rest)
+    try:
+        with chdir(folder), _known_as_module(story.module):
+            for block, rest in ((block, found[i + 1 :]) for i, block in enumerate(found)):
+                if block.is_output:
+                    parts += [text[end : block.span[0]], story.printed]
+                    end = block.span[1]
+                else:
+                    _run_block(story, block, rest)
+    finally:
+        story.live.stop()
     return "".join([*parts, text[end:]])
 
 
@@ -191,6 +207,9 @@ def _is_refused(block: Block, rest: list[Block]) -> bool:
 def _read_toml(story: Story, block: Block) -> None:
     try:
         data: dict[str, Any] = tomllib.loads(block.text)
+        if "contexts" in data:
+            read_queue(data, story.folder, "block")
+            return
         if not {"match_reward", "duration"} <= set(data):
             whole = tomllib.loads((story.folder / "instance.toml").read_text(encoding="utf-8"))
             for one, other in (("arrival_rate", "type_share"), ("type_share", "arrival_rate")):
@@ -215,20 +234,39 @@ def _run_python(story: Story, block: Block) -> None:
 
 def _run_commands(story: Story, block: Block, shown: bool) -> None:
     printed = io.StringIO()
-    for line, words, expected in command_lines(block):
-        if words[0] in ELSEWHERE or "humble" in line:  # a policy that the reader has yet to write
-            continue
-        short = SHORT.items() if words[0] in RUNNING and not shown else ()
-        arguments = [*words, *(word for one in short if one[0] not in words for word in one)]
-        with redirect_stdout(printed), redirect_stderr(printed):
-            code = run(arguments)
-        if code != expected:
-            raise story.fail(block, f"exit code {code} of: {line}\n{printed.getvalue()}")
-        if "--report" in words:
-            report = story.folder / words[words.index("--report") + 1]
-            if not report.stat().st_size > 1000:
-                raise story.fail(block, f"no report written by: {line}")
+    for text in block.text.replace("\\\n", " ").splitlines():
+        if is_live(text):
+            try:
+                printed.write(story.live.run(text, story.folder))
+            except ValueError as error:
+                raise story.fail(block, f"{text}: {error}") from error
+        for line, words, expected in (
+            () if is_live(text) else command_lines(replace(block, text=text))
+        ):
+            _run_command(story, block, (line, words, expected), printed, shown)
     story.printed = _tidy(printed.getvalue())
+
+
+def _run_command(
+    story: Story,
+    block: Block,
+    command: tuple[str, list[str], int],
+    printed: io.StringIO,
+    shown: bool,
+) -> None:
+    line, words, expected = command
+    if words[0] in ELSEWHERE or "humble" in line:  # a policy that the reader has yet to write
+        return
+    short = SHORT.items() if words[0] in RUNNING and not shown else ()
+    arguments = [*words, *(word for one in short if one[0] not in words for word in one)]
+    with redirect_stdout(printed), redirect_stderr(printed):
+        code = run(arguments)
+    if code != expected:
+        raise story.fail(block, f"exit code {code} of: {line}\n{printed.getvalue()}")
+    if "--report" in words:
+        report = story.folder / words[words.index("--report") + 1]
+        if not report.stat().st_size > 1000:
+            raise story.fail(block, f"no report written by: {line}")
 
 
 def _tidy(printed: str) -> str:

@@ -34,7 +34,9 @@ def test_scores_come_as_csv() -> None:
         assert (told["version"], told["pairs"]) == (2, 2)
         assert servers_of(client.assign()) == ["s1"]
         assert client.good("PUT", put, b"t,s0,0.5", content_type="text/csv")["pairs"] == 1
-        assert client.good("GET", put)["version"] == 3
+        told = client.good("PUT", f"{put}?replace=false", b"t,s1,0.9", content_type="text/csv")
+        assert told["pairs"] == 2
+        assert client.good("GET", put)["version"] == 4
 
 
 @pytest.mark.parametrize(

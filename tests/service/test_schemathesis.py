@@ -17,10 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from opportune.service.api.openapi import document
-from opportune.service.app import create_app
-from opportune.service.node import Node
-from opportune.service.settings import ServiceSettings
+from opportune.service.app import api_document
 from opportune.service.stress_target import Target
 
 EXAMPLES = 8
@@ -44,9 +41,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 
-_APP: Any = create_app(Node(ServiceSettings())).app
-DOCUMENT = document(_APP)
-schema = schemathesis.openapi.from_dict(DOCUMENT)
+schema = schemathesis.openapi.from_dict(api_document())
 
 
 @pytest.fixture(scope="module")

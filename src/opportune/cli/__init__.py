@@ -27,6 +27,11 @@ COMMANDS = {
         "split:split",
         "What a pool loses when it is split into sub-pools; servers re-dealt.",
     ),
+    "queue": ("queue:queue", "Learn success rates while tasks wait: policies beside the oracle."),
+    "learn": (
+        "learn:learn",
+        "Scores hidden behind outcomes: learners beside the known-score plan.",
+    ),
     "fit": ("fit:fit", "From a log of what happened to an instance, with how sure it is."),
     "serve": (
         "serve:serve",

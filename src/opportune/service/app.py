@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from litestar import Litestar
+from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, SecurityScheme
@@ -23,6 +25,7 @@ from opportune.service.api.answering import (
     on_refusal,
 )
 from opportune.service.api.gate import Gate
+from opportune.service.api.openapi import document
 from opportune.service.node import Node
 from opportune.service.problems import RefusalError
 from opportune.service.settings import check_exposure, is_loopback
@@ -31,6 +34,15 @@ DESCRIPTION = """\
 Tasks come in, servers that suit them are picked by score minus opportunity cost, and what was
 acknowledged is on disk. Errors are RFC 9457 problems. Any POST takes an `Idempotency-Key`.
 """
+
+HANDLERS: list[Any] = [
+    *pools.HANDLERS,
+    *tasks.HANDLERS,
+    *plans.HANDLERS,
+    *stream.HANDLERS,
+    *system.HANDLERS,
+]
+"""What answers, path by path."""
 
 
 def create_app(node: Node, shortcut: bool = True) -> Gate:
@@ -55,15 +67,8 @@ def create_app(node: Node, shortcut: bool = True) -> Gate:
         yield
         await node.close()
 
-    handlers: list[Any] = [
-        *pools.HANDLERS,
-        *tasks.HANDLERS,
-        *plans.HANDLERS,
-        *stream.HANDLERS,
-        *system.HANDLERS,
-    ]
     app = Litestar(
-        handlers,
+        HANDLERS,
         guards=[check_scope],
         exception_handlers={
             RefusalError: on_refusal,
@@ -72,18 +77,26 @@ def create_app(node: Node, shortcut: bool = True) -> Gate:
             Exception: on_fault,
         },
         lifespan=[lifespan],
-        openapi_config=OpenAPIConfig(
-            title="opportune",
-            version=__version__,
-            description=DESCRIPTION,
-            use_handler_docstrings=True,
-            render_plugins=[],
-            components=Components(
-                security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}
-            ),
-            security=[{"key": []}],
-        ),
+        openapi_config=None,  # its pages load scripts from elsewhere; ours is /openapi.json
         request_max_body_size=None,
         logging_config=None,
+        state=State({"document": api_document}),
     )
     return Gate(node, app, needs_key, shortcut)
+
+
+@cache
+def api_document() -> dict[str, Any]:
+    """The API's OpenAPI document."""
+    config = OpenAPIConfig(
+        title="opportune",
+        version=__version__,
+        description=DESCRIPTION,
+        use_handler_docstrings=True,
+        render_plugins=[],
+        components=Components(
+            security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}
+        ),
+        security=[{"key": []}],
+    )
+    return document(Litestar(HANDLERS, openapi_config=config, logging_config=None))

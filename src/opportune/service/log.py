@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Literal
 
 import structlog
@@ -29,6 +30,21 @@ def set_up_logs(level: Level = "info", json: bool = True) -> None:
             else structlog.dev.ConsoleRenderer(colors=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=_StandardError,
         cache_logger_on_first_use=True,
     )
+
+
+class _StandardError:
+    """Writes a line to whatever standard error is now; one that is closed ends no service."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def msg(self, message: str) -> None:
+        """A line."""
+        with suppress(OSError, ValueError):
+            sys.stderr.write(message + "\n")
+            sys.stderr.flush()
+
+    debug = info = warning = error = exception = critical = msg

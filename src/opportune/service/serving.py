@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -21,6 +24,9 @@ from opportune.service.settings import ServiceSettings
 
 SWITCH = 0.0005
 """Seconds after which the journal's thread gets its turn while requests are handled."""
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+"""Signals that end the service."""
 
 _log = structlog.get_logger("server")
 
@@ -47,6 +53,19 @@ class _Server(uvicorn.Server):
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals end the service well, and are not raised once more behind it."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in STOPPING}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Told to stop: event streams end, new requests are refused."""

@@ -6,10 +6,11 @@ import csv
 import io
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, delete, get, post, put
+from litestar.params import QueryParameter
 
 from opportune.errors import Problem, shorten
 from opportune.service import commands, reading
@@ -32,6 +33,10 @@ from opportune.service.problems import Reply, encode_json, problem, refusal
 from opportune.service.resources import PoolSettings, ScoreRow, ServerSettings, TaskTypeSettings
 
 ADMIN, READ, REPORT = {"scope": "admin"}, {"scope": "read"}, {"scope": "report"}
+
+Replace = Annotated[
+    bool | None, QueryParameter(description="Whether pairs that are not named lose their score.")
+]
 
 MOST = 100_000
 """Entries of a batch."""
@@ -219,20 +224,26 @@ async def get_scores(request: AnyRequest, pool: Segment) -> Response[ScoresBody]
     opt=reads(ADMIN, NewScores),
     responses=problems("not-found", "invalid", "unsupported-media-type"),
 )
-async def put_scores(request: AnyRequest, pool: Segment) -> Response[ScoresBody]:
+async def put_scores(
+    request: AnyRequest, pool: Segment, replace: Replace = None
+) -> Response[ScoresBody]:
     """Set scores. As `text/csv`: a line `task,server,score` a pair, a header may stand above.
 
-    CSV replaces all scores; JSON does so with `replace`.
+    CSV replaces all scores unless `replace=false` is said; JSON does so with `replace`.
     """
     data = await body_of(request, NewScores)
-    command = commands.PutScores(rows=data.rows, replace=data.replace)
+    replaces = data.replace if replace is None else replace
+    command = commands.PutScores(rows=data.rows, replace=replaces)
     return await administered(request, named(pool), command)
 
 
 @put("/v1/pools/{pool:str}/scores/§csv", opt=ADMIN, include_in_schema=False)
-async def put_scores_csv(request: AnyRequest, pool: Segment) -> Response[ScoresBody]:
+async def put_scores_csv(
+    request: AnyRequest, pool: Segment, replace: Replace = None
+) -> Response[ScoresBody]:
     """The same from CSV: the gate sends bodies of that type here."""
-    command = commands.PutScores(rows=csv_rows(await request.body()), replace=True)
+    rows = csv_rows(await request.body())
+    command = commands.PutScores(rows=rows, replace=replace is None or replace)
     return await administered(request, named(pool), command)
 
 

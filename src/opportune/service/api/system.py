@@ -8,7 +8,6 @@ from litestar import Response, get
 from litestar.enums import MediaType
 
 from opportune.service.api.answering import AnyRequest, call_of, problems, respond
-from opportune.service.api.openapi import document
 from opportune.service.problems import Reply, encode_json, problem
 
 
@@ -38,7 +37,7 @@ async def metrics(request: AnyRequest) -> Response[Any]:
 @get("/openapi.json", include_in_schema=False)
 async def openapi(request: AnyRequest) -> Response[bytes]:
     """The API's document."""
-    return respond(Reply(200, encode_json(document(request.app))))
+    return respond(Reply(200, encode_json(request.app.state["document"]())))
 
 
 HANDLERS = (livez, readyz, metrics, openapi)
