@@ -25,6 +25,12 @@ PACKAGES = ("model", "pricing", "learning", "policies")
 
 AXES = {
     "P": "periods of a day",
+    "C": "contexts of a pool or a log",
+    "F": "rows of features of a context: one for all servers, or one each",
+    "W": "weights: one shared, or one a server",
+    "x": "entries of a feature vector",
+    "p": "features of a recorded task",
+    "M": "models of a record",
     "n": "entries of a list",
     "V": "task types",
     "H": "headcount levels",
@@ -57,6 +63,19 @@ WORDS = (
     ("plan", "tables from which every decision follows: order of servers, ties, weights"),
     ("rule", "how the tables are read: walk the list (PRIORITY) or draw by weight (SAMPLE)"),
     ("bound", "a reward per step that no policy of its kind can exceed"),
+    ("context `x`", "what is known of a waiting task when it arrives"),
+    ("features", "phi(x, a): what the success of a task with a server depends on"),
+    ("departure", "a waiting task is served with success and leaves the queue"),
+    (
+        "departure probability",
+        "mu(<phi(x, a), theta>), mu(z) = 1 / (1 + e^-z): success rate of a try",
+    ),
+    ("exploration", "a try whose server is drawn at random, to learn"),
+    ("oracle", "knows the success rates and tries the pair of the largest"),
+    ("slack", "epsilon: what the best success rate of every task exceeds the arrival rate by"),
+    ("queue length regret", "R_T = E[Q(T) - Q*(T)]: waiting tasks beside the oracle's at the end"),
+    ("excess", "Q(t) - Q*(t), and its average over a run"),
+    ("transient cost", "the largest mean excess averaged up to a step"),
     ("streams", "all randomness of a run, drawn beforehand; every policy sees the same"),
     ("replication", "one of several runs that differ in their streams only"),
     ("warm-up", "steps at the start of a run that are not counted"),
@@ -97,7 +116,7 @@ def inconsistencies(kinds: list[type]) -> list[str]:
                 problems.append(f"{place}: unknown axes {unknown}")
                 continue
             ranks = [list(AXES).index(letter) for letter in letters]
-            if ranks != sorted(set(ranks)):
+            if ranks != sorted(ranks):
                 problems.append(f"{place}: axes {','.join(letters)} not in the order {list(AXES)}")
             if not _subscripts_fit(quantity, letters):
                 problems.append(f"{place}: symbol {quantity.symbol} does not fit axes {letters}")

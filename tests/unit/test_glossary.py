@@ -58,7 +58,7 @@ def _bare_arrays(name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("quantity", "problem"),
     [
-        (Quantity("x_v", "W", "reward", ""), "unknown axes"),
+        (Quantity("x_v", "Z", "reward", ""), "unknown axes"),
         (Quantity("s_vr", "R,V", "reward", ""), "not in the order"),
         (Quantity("x_vr", "V", "reward", ""), "does not fit"),
         (Quantity("x", "V", "reward", ""), "does not fit"),
