@@ -73,9 +73,10 @@ class Pool:
         assert state_hash(restore(snapshot(state))) == state_hash(state)
         return state
 
-    def restart(self) -> None:
-        """Go on from what was written."""
-        self.state = self.replayed()
+    def restart(self, from_snapshot: bool = False) -> None:
+        """Go on from what was written: the records, or a snapshot."""
+        state = self.replayed()
+        self.state = restore(snapshot(state)) if from_snapshot else state
 
     @property
     def free(self) -> list[str]:

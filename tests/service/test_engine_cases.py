@@ -197,6 +197,7 @@ def test_a_drop_says_when_servers_are_expected() -> None:
     pool = pool_of({"a": [1, 1], "b": [1, 1]}, {"a": {"mean_duration": 7.0}})
     pool.task("a", 0.0)
     pool.task("b", 4.0)
+    pool.restart(from_snapshot=True)
     for k, when in ((1, 7.0), (2, 9.0)):
         problem = pool.do(CreateTask(task_type="a", k=k), 5.0).problem
         assert problem is not None

@@ -125,27 +125,33 @@ def test_orders_that_depend_on_the_headcount_agree_too() -> None:
         same_picks(ours, simulated(instance, plan, run))
 
 
-@pytest.mark.parametrize("policy", STATIC)
+@pytest.mark.parametrize("policy", [*STATIC, "headcount"])
 def test_router_and_simulator_pick_the_same_servers(policy: str) -> None:
     rng = np.random.default_rng([9, len(policy)])
-    for shape in SHAPES.values():
+    shapes = SHAPES.values() if policy in STATIC else [Shape(types=3, servers=8, k=2)] * 3
+    for shape in shapes:
         instance = random_instance(rng, shape, load=0.9)
         plan = loss_policy(policy).plan(instance, price(instance, AT_MOST))
         run = Run(STEPS, 0, seed=int(rng.integers(1000)))
         router = Router(instance, policy=policy, seed=run.seed)
-        k = int(instance.servers_per_task.max())
-        block = draw_block(stream_key(run.seed, 0), 0, loss_law(instance), k)
-        ours: list[list[str]] = []
-        running: list[tuple[int, int]] = []
-        time = -1
-        for gap, v, duration in zip(block.gap, block.task_type, block.duration, strict=True):
-            time += int(gap)
-            if time >= run.steps:
-                break
-            while running and running[0][0] <= time:
-                assert router.complete(heapq.heappop(running)[1])
-            decision = router.decide(int(v))
-            ours.append(list(decision.servers))
-            if decision.servers:
-                heapq.heappush(running, (time + int(duration) + 1, decision.id))
-        same_picks(ours, simulated(instance, plan, run))
+        same_picks(routed(instance, router, run), simulated(instance, plan, run))
+
+
+def routed(instance: LossInstance, router: Router, run: Run) -> list[list[str]]:
+    """Who serves each arrival of the run's stream by the router."""
+    k = int(instance.servers_per_task.max())
+    block = draw_block(stream_key(run.seed, 0), 0, loss_law(instance), k)
+    ours: list[list[str]] = []
+    running: list[tuple[int, int]] = []
+    time = -1
+    for gap, v, duration in zip(block.gap, block.task_type, block.duration, strict=True):
+        time += int(gap)
+        if time >= run.steps:
+            break
+        while running and running[0][0] <= time:
+            assert router.complete(heapq.heappop(running)[1])
+        decision = router.decide(int(v))
+        ours.append(list(decision.servers))
+        if decision.servers:
+            heapq.heappush(running, (time + int(duration) + 1, decision.id))
+    return ours

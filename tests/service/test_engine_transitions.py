@@ -57,6 +57,8 @@ def test_a_declined_slot_is_refilled_without_touching_the_others() -> None:
     assert after["s0"] == before["s0"]
     assert names(body, "accepted") == ["s0"]
     assert names(body, "offered") == ["s2"]
+    assert pool.refused(Complete(assignment=body.assignment_id)) == "conflict"
+    assert pool.refused(Complete(assignment=body.assignment_id, server="s0")) == "conflict"
     body = pool.ok(Accept(assignment=body.assignment_id))
     assert (body.state, body.task_state) == ("accepted", "in_service")
     assert pool.free == ["s1", "s3"]
@@ -74,12 +76,15 @@ def test_nobody_is_asked_twice_for_one_task() -> None:
     assert task_body(pool.state, body.task_id).state == "expired"
 
 
-def test_a_short_task_gets_the_next_server_that_is_freed() -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_short_task_gets_the_next_server_that_is_freed(restart: bool) -> None:
     pool = pool_of({"a": [2, 1]}, auto_accept=False)
     first, second = pool.task(), pool.task()
     assert names(second) == ["s1"]
     body = pool.ok(Decline(assignment=second.assignment_id))
     assert names(body, "offered") == []
+    if restart:
+        pool.restart(from_snapshot=True)
     pool.ok(CancelTask(task=first.task_id))
     body = assignment_body(pool.state, second.assignment_id)
     assert names(body, "offered") == ["s0"]
