@@ -82,6 +82,12 @@ def test_plans_are_made_activated_and_rolled_back() -> None:
         assert client.good("POST", f"{base}/plan-2:activate")["active"]
         assert client.pool()["plan"] == "plan-2"
         assert client.good("POST", f"{base}:rollback")["id"] == "plan-1"
+        assert client.good("POST", f"{base}/plan-2:shadow")["shadow"]
+        decision = client.assign("u")["decision_id"]
+        why = client.good("GET", f"/v1/decisions/{decision}")["why"]
+        assert (why["plan"], why["shadow"]) == ("plan-1", "plan-2")
+        assert client("POST", f"{base}:unshadow").status_code < 300
+        assert not any(one["shadow"] for one in client.good("GET", base))
         assert [one["id"] for one in client.good("GET", base)] == ["plan-1", "plan-2", "copy"]
 
 

@@ -140,11 +140,12 @@ def reply_of(answer: Answer, now: float) -> Reply:
     """
     if answer.problem is not None:
         return _complaint(answer.problem, now)
-    status = 201 if answer.created else 202 if answer.waiting else 200
-    body = b"" if answer.body is None else encode_json(answer.body)
-    if answer.repeated:
-        return Reply(200, body, {"opportune-repeated": "true"})
-    return Reply(204 if answer.body is None and status == 200 else status, body)
+    headers = {"opportune-repeated": "true"} if answer.repeated else {}
+    if answer.body is None:
+        return Reply(204, b"", headers)
+    created, waits = answer.created, answer.waiting
+    status = 200 if answer.repeated else 201 if created else 202 if waits else 200
+    return Reply(status, encode_json(answer.body), headers)
 
 
 def _complaint(complaint: Complaint, now: float) -> Reply:

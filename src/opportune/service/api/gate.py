@@ -40,7 +40,7 @@ VERB = "§"
 
 ACTION = re.compile(
     r"(/v1/.+):(rank|accept|decline|complete|fail|release|heartbeat|cancel|clear-quarantine"
-    r"|activate|rollback)"
+    r"|activate|rollback|shadow|unshadow)"
 )
 
 BULKY = re.compile(rb"/v1/pools/[^/]+/(scores|plans(/[^/]+)?|servers|task-types)")

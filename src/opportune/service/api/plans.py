@@ -91,6 +91,23 @@ async def activate_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Re
     return await administered(request, named(pool), commands.ActivatePlan(plan=named(plan)))
 
 
+@post(
+    "/v1/pools/{pool:str}/plans/{plan:str}/§shadow",
+    opt=ADMIN,
+    status_code=200,
+    responses=_REFUSED,
+)
+async def shadow_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Response[PlanBody]:
+    """Let a stored plan decide beside the active one: what it would do is noted, not done."""
+    return await administered(request, named(pool), commands.ShadowPlan(plan=named(plan)))
+
+
+@post("/v1/pools/{pool:str}/plans/§unshadow", opt=ADMIN, status_code=204, responses=_REFUSED)
+async def unshadow_plan(request: AnyRequest, pool: Segment) -> Response[None]:
+    """No plan decides beside the active one any more."""
+    return await administered(request, named(pool), commands.ShadowPlan(plan=None))
+
+
 @post("/v1/pools/{pool:str}/plans/§rollback", opt=ADMIN, status_code=200, responses=_REFUSED)
 async def rollback_plan(request: AnyRequest, pool: Segment) -> Response[PlanBody]:
     """Put the plan in force that was before the present one."""
@@ -105,4 +122,13 @@ def _free_name(state: State) -> str:
     return f"plan-{number}"
 
 
-HANDLERS = (list_plans, get_plan, make_plan, put_plan, activate_plan, rollback_plan)
+HANDLERS = (
+    list_plans,
+    get_plan,
+    make_plan,
+    put_plan,
+    activate_plan,
+    shadow_plan,
+    unshadow_plan,
+    rollback_plan,
+)
