@@ -157,6 +157,37 @@ def test_a_type_with_few_services_borrows_from_all() -> None:
     assert found.types[4].weight == 0.0
 
 
+@pytest.mark.parametrize(("types", "n", "spread"), [(30, 8, 0.2), (5, 10, 0.3), (10, 100, 0.05)])
+def test_intervals_of_types_that_borrow_cover_their_means(
+    types: int, n: int, spread: float
+) -> None:
+    rng = np.random.default_rng(11)
+    covered, ours, raw = [], [], []
+    for _ in range(100):
+        mean = 10 * np.exp(rng.normal(0, spread, types))
+        task_type = np.repeat(np.arange(types), n)
+        steps = rng.geometric(1 / mean[task_type])
+        whole = np.ones(len(steps), dtype=np.bool_)
+        data = observed(task_type, np.zeros_like(task_type), steps.astype(float), whole, 1.0)
+        found = fit_services(data, types, 1).types
+        covered += [one.low <= m <= one.high for one, m in zip(found, mean, strict=True)]
+        ours += [(one.mean - m) ** 2 for one, m in zip(found, mean, strict=True)]
+        raw += ((np.bincount(task_type, weights=steps) / n - mean) ** 2).tolist()
+    assert np.mean(covered) >= 0.9
+    assert np.mean(ours) < np.mean(raw)
+
+
+def test_two_types_with_services_enough_keep_their_means() -> None:
+    rng = np.random.default_rng(12)
+    task_type = np.repeat([0, 1], 300)
+    steps = rng.geometric(np.where(task_type == 0, 1 / 9, 1 / 8))
+    whole = np.ones(600, dtype=np.bool_)
+    data = observed(task_type, np.zeros_like(task_type), steps.astype(float), whole, 1.0)
+    for v, one in enumerate(fit_services(data, 2, 1).types):
+        assert one.weight == 1.0
+        assert one.mean == pytest.approx(steps[task_type == v].mean())
+
+
 def test_censored_pieces_shorter_than_a_step_teach_nothing() -> None:
     data = observed(
         np.zeros(4, np.int64),

@@ -3,8 +3,9 @@
 A type's law is deterministic if all its services took the same number of steps, memoryless unless
 the test of a constant hazard rejects that, else the Kaplan-Meier histogram. What is left beyond
 the longest duration seen goes to one point, a mean residual life (of the memoryless law) further.
-A type with few services borrows from all of them: its law is the mixture w own + (1 - w) pooled,
-w = n / (n + tau), tau the variance within types by the variance between their means.
+A type borrows from all: its law is the mixture w own + (1 - w) pooled, w = n / (n + tau), tau the
+variance within types by the variance between their means; with services enough and few types it
+keeps its own.
 """
 
 from __future__ import annotations
@@ -169,8 +170,8 @@ def fit_services(data: Observed, n_types: int, n_servers: int) -> Services:
         fit_type(data.steps[rows], data.complete[rows]) if data.complete[rows].any() else None
         for rows in (data.task_type == v for v in range(n_types))
     ]
-    tau = _strength(data, n_types)
-    types = tuple(_mixed(one, pooled, tau) for one in own)
+    likeness = _likeness(data, n_types)
+    types = tuple(_mixed(one, pooled, likeness) for one in own)
     means = np.array([one.mean for one in types])
     p_servers, by_server = _servers(data, means, n_servers)
     return Services(types, p_servers, by_server)
@@ -249,8 +250,53 @@ def rank_statistic(groups: Sequence[Int]) -> float:
     return float(statistic / (1.0 - ties))
 
 
-def _strength(data: Observed, n_types: int) -> float:
-    """tau: variance within types by variance between their means; infinite if types are alike."""
+@dataclass(frozen=True)
+class _Likeness:
+    """How alike types are.
+
+    Attributes:
+        within: Variance of durations within types.
+        between: Variance between their means, 0 if they are alike.
+        unsure: Standard error of ``between``.
+        n_types: Types with a service that ended.
+    """
+
+    within: float
+    between: float
+    unsure: float
+    n_types: int
+
+    def variance(self, n: int, scale: float) -> float:
+        """Squared error of the shrunk mean of a type with n services.
+
+        Args:
+            n: Services.
+            scale: The variance within this type by that of all: it grows with the mean.
+
+        The variance between types is taken one standard error larger than it looks: with few
+        types it often looks like 0.
+        """
+        between = self.between + self.unsure
+        noise = self.within * scale / n
+        return between * noise / (between + noise) if between + noise > 0 else 0.0
+
+    def weight(self, n: int) -> float:
+        """Weight of the own mean of a type with n services.
+
+        Few types say little about how alike they are: with C of them a type with services enough
+        gives up (C - 3) / (C - 1) of what it would (Morris 1983), so nothing with up to three.
+        """
+        if n == 0:
+            return 0.0
+        own = n / (n + self.within / self.between) if self.between > 0 else 0.0
+        if n < LEAST_FOR_LAW:
+            return own
+        shared = (self.n_types - 3) / (self.n_types - 1) if self.n_types > 3 else 0.0
+        return 1.0 - shared * (1.0 - own)
+
+
+def _likeness(data: Observed, n_types: int) -> _Likeness:
+    """Variances within and between types by the moments of one-way analysis (textbook)."""
     ended = data.complete
     n = np.bincount(data.task_type[ended], minlength=n_types).astype(np.float64)
     total = np.bincount(data.task_type[ended], weights=data.steps[ended], minlength=n_types)
@@ -258,28 +304,31 @@ def _strength(data: Observed, n_types: int) -> float:
         data.task_type[ended], weights=data.steps[ended].astype(np.float64) ** 2, minlength=n_types
     )
     has = n > 0
-    if has.sum() < 2 or n.sum() <= has.sum():
-        return 0.0
-    within = float((squares[has] - total[has] ** 2 / n[has]).sum() / (n.sum() - has.sum()))
-    if not within > 0:
-        return 0.0
+    types = int(has.sum())
+    if types < 2 or n.sum() <= types:
+        return _Likeness(0.0, 1.0, 0.0, types)
+    within = float((squares[has] - total[has] ** 2 / n[has]).sum() / (n.sum() - types))
     grand = total.sum() / n.sum()
     spread = float((n[has] * (total[has] / n[has] - grand) ** 2).sum())
     room = n.sum() - float((n**2).sum()) / n.sum()
-    between = (spread - (has.sum() - 1) * within) / room
-    tau = within / between if between > 0 else np.inf
-    return float(tau)
+    between = (spread - (types - 1) * within) / room
+    unsure = float(np.sqrt(2.0 * (types - 1))) * within / room
+    return _Likeness(max(within, 0.0), max(float(between), 0.0), unsure, types)
 
 
-def _mixed(own: TypeDuration | None, pooled: TypeDuration, tau: float) -> TypeDuration:
+def _mixed(own: TypeDuration | None, pooled: TypeDuration, likeness: _Likeness) -> TypeDuration:
     if own is None:
         return replace(pooled, n=0, censored=0, weight=0.0, survival=None)
-    weight = own.n / (own.n + tau) if np.isfinite(tau) else own.n / pooled.n
+    weight = likeness.weight(own.n)
     if weight >= ENOUGH or own.n >= pooled.n:
         return own
     mean = weight * own.mean + (1 - weight) * pooled.mean
-    low = weight * own.low + (1 - weight) * pooled.low
-    high = weight * own.high + (1 - weight) * pooled.high
+    if own.n >= LEAST_FOR_LAW:  # its own interval is honest whatever the others are
+        low, high = min(own.low, mean), max(own.high, mean)
+    else:
+        error = likeness.variance(own.n, (max(mean, own.mean) / pooled.mean) ** 2)
+        error += ((1 - weight) * (pooled.high - pooled.low) / 3.92) ** 2
+        low, high = max(mean - 1.96 * error**0.5, 1.0), mean + 1.96 * error**0.5
     laws = (own.law, pooled.law)
     if own.n < LEAST_FOR_LAW and not isinstance(pooled.law, Geometric) and own.survival is not None:
         survival = own.survival  # too few for a law of their own, and not memoryless together
