@@ -13,17 +13,20 @@ from cyclopts import Parameter
 
 from opportune.cli.options import BOUNDS_HELP, FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Whole
 from opportune.cli.output import print_csv, print_json, print_note, print_table, progress_bar
+from opportune.cli.sparse_plan import show_sparse
 from opportune.errors import InputError, Problem
 from opportune.experiments.bounds import Bound, bound_at, further_bounds
 from opportune.experiments.prices import Blocking, blocking_of, choose_prices
 from opportune.experiments.records import plan_record
 from opportune.experiments.settings import Progress
-from opportune.model.files import load_instance
+from opportune.model.files import load_instance, load_sparse
 from opportune.model.loss import LossInstance
 from opportune.policies.loss.lag import Lag
+from opportune.pricing.demand import FULL
 from opportune.pricing.feasibility import max_load
 from opportune.pricing.relaxation import Relaxation
 from opportune.pricing.search import Stop
+from opportune.pricing.sparse import price_sparse
 
 CLOSED = 1e-6
 """Gap of a finished solve, at most: at the last feasible load it is not 1e-9."""
@@ -85,6 +88,12 @@ def plan(
     """Price an instance: what each server's time is worth, who should get what, the bound."""
     if out is not None and out.suffix != ".json":
         raise InputError(Problem("--out", str(out), "a path that ends in .json"))
+    sparse = load_sparse(instance, load)
+    if sparse is not None:
+        with progress_bar(f"pricing {sparse.name}") as progress:
+            found = price_sparse(sparse, FULL, stop=options.stop(progress))
+        show_sparse(found, out, format)
+        return
     loss = load_instance(instance, load)
     with progress_bar(f"pricing {loss.name}") as progress:
         stop = options.stop(progress)

@@ -94,7 +94,7 @@ class Draft:
         instance = self.instance
         if self.duty is not None:
             instance = replace(instance, availability=self.duty.share)
-        self._require_load(load)
+        require_load(load, self.shares_only, self.instance.name)
         return instance if load is None else instance.with_load(load)
 
     def day_at_load(self, load: float | None) -> Day:
@@ -103,23 +103,29 @@ class Draft:
         Raises:
             InputError: If there are shares only and no load, or the load cannot be had.
         """
-        self._require_load(load)
+        require_load(load, self.shares_only, self.instance.name)
         day = day_of(self.instance, self.profile, self.duty)
         return day if load is None else day.with_load(load)
 
-    def _require_load(self, load: float | None) -> None:
-        if load is None and self.shares_only:
-            raise InputError(
-                Problem(
-                    "load",
-                    f"not given, and {self.instance.name} has shares of the types only",
-                    "a load, for example --load 0.7",
-                    "add --load 0.7 (a file may give arrival_rate in place of type_share)",
-                )
+
+def require_load(load: float | None, shares_only: bool, name: str) -> None:
+    """Refuse shares without a load.
+
+    Raises:
+        InputError: If there are shares only and no load.
+    """
+    if load is None and shares_only:
+        raise InputError(
+            Problem(
+                "load",
+                f"not given, and {name} has shares of the types only",
+                "a load, for example --load 0.7",
+                "add --load 0.7 (a file may give arrival_rate in place of type_share)",
             )
+        )
 
 
-class _Parts:
+class Parts:
     """What could be read, by field, and every problem met on the way."""
 
     def __init__(self) -> None:
@@ -160,9 +166,9 @@ def read_description(data: Mapping[str, Any], base: Path, name: str) -> Draft:
         InputError: Every problem found, not only the first.
         MissingExtraError: If a package is missing for a file, and nothing else is wrong.
     """
-    parts = _Parts()
-    _check_keys(parts, data)
-    groups, task_types = _read_names(parts, data)
+    parts = Parts()
+    check_top_keys(parts, data)
+    groups, task_types = read_given_names(parts, data)
     names_known = ("servers" in data) == (groups is not None)
     names_known = names_known and ("task_types" in data) == (task_types is not None)
     found = parts.found
@@ -180,7 +186,7 @@ def read_description(data: Mapping[str, Any], base: Path, name: str) -> Draft:
         _expand(parts, data, base, aligned)
     elif "allowed" in data:
         parts.take(lambda: read_allowed(data["allowed"], base, None))
-    _read_numbers(parts, data, base, task_types)
+    read_type_numbers(parts, data, base, task_types)
     groups = groups if aligned is None else aligned[2]
     profile, duty = _read_day(parts, data, base, (task_types, groups))
     if "server_duration" in data and "duration" in found and aligned is not None:
@@ -196,7 +202,8 @@ def read_description(data: Mapping[str, Any], base: Path, name: str) -> Draft:
     return Draft(LossInstance(**found), "type_share" in data, profile, duty)
 
 
-def _check_keys(parts: _Parts, data: Mapping[str, Any]) -> None:
+def check_top_keys(parts: Parts, data: Mapping[str, Any]) -> None:
+    """Keep a problem for every unknown, missing or contradictory key."""
     if "load" in data:
         parts.refuse(Problem("load", "given", "no such key", "leave it out and give --load"))
     known = {key: value for key, value in data.items() if key != "load"}
@@ -225,7 +232,8 @@ def _check_keys(parts: _Parts, data: Mapping[str, Any]) -> None:
         )
 
 
-def _read_names(parts: _Parts, data: Mapping[str, Any]) -> tuple[Groups | None, Names]:
+def read_given_names(parts: Parts, data: Mapping[str, Any]) -> tuple[Groups | None, Names]:
+    """``servers`` and ``task_types``, None where they are not given or wrong."""
     groups = task_types = None
     if "servers" in data:
         groups = parts.take(lambda: read_groups(data["servers"]))
@@ -271,7 +279,7 @@ def _mask_of(matrix: Matrix) -> NDArray[Any]:
 
 
 def _expand(
-    parts: _Parts,
+    parts: Parts,
     data: Mapping[str, Any],
     base: Path,
     aligned: tuple[Matrix, tuple[str, ...], Groups],
@@ -294,7 +302,7 @@ def _expand(
     found["allowed"] = pairs[:, columns]
 
 
-def _read_numbers(parts: _Parts, data: Mapping[str, Any], base: Path, task_types: Names) -> None:
+def read_type_numbers(parts: Parts, data: Mapping[str, Any], base: Path, task_types: Names) -> None:
     """Rates or shares, servers per task and durations, in the order of the task types."""
     found = parts.found
 
@@ -326,7 +334,7 @@ def _read_numbers(parts: _Parts, data: Mapping[str, Any], base: Path, task_types
 
 
 def _read_day(
-    parts: _Parts, data: Mapping[str, Any], base: Path, names: tuple[Names, Groups | None]
+    parts: Parts, data: Mapping[str, Any], base: Path, names: tuple[Names, Groups | None]
 ) -> tuple[Profile | None, Duty | None]:
     """Periods and shifts, where the names that they are about are known."""
     task_types, groups = names

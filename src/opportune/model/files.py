@@ -21,9 +21,10 @@ from opportune.errors import InputError, OpportuneError, Problem, shorten
 from opportune.model.catalog import catalog_instance
 from opportune.model.catalog_days import catalog_day
 from opportune.model.day import Day
-from opportune.model.description import Draft, read_description
+from opportune.model.description import Draft, read_description, require_load
 from opportune.model.loss import LossInstance
 from opportune.model.sources import is_file, neighbors, read_text
+from opportune.model.sparse import SparseInstance, read_sparse
 from opportune.model.spelling import counted, did_you_mean
 
 
@@ -71,6 +72,33 @@ def load_day(source: str | Path, load: float | None = None) -> Day:
     if isinstance(source, str) and not source.lower().endswith(".toml"):
         return catalog_day(source, load)
     return _read_file(Path(source)).day_at_load(load)
+
+
+def load_sparse(source: str | Path, load: float | None = None) -> SparseInstance | None:
+    """The instance of a file as lists of pairs, where it is large and few pairs are permitted.
+
+    Args:
+        source: As for :func:`load_instance`.
+        load: As for :func:`load_instance`.
+
+    Returns:
+        The instance; None for one that is to be read as matrices.
+
+    Raises:
+        InputError: Every problem found: field, value, what was expected and what to change.
+        MissingExtraError: If a package is missing for a file.
+    """
+    if isinstance(source, str) and not source.lower().endswith(".toml"):
+        return None
+    path = Path(source)
+    found = read_sparse(read_toml(path), path.parent, path.stem)
+    if found is None:
+        return None
+    instance, shares_only = found
+    if load is None:
+        require_load(load, shares_only, instance.name)
+        return instance
+    return instance.with_load(load)
 
 
 def check_instance(source: str | Path, load: float | None = None) -> InstanceCheck:

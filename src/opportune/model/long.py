@@ -169,8 +169,8 @@ def read_pairs(
     task, server, value = columns
     values = sheet.numbers(field, value)
     tasks, servers = sheet.names(task), sheet.names(server)
-    rows = {name: i for i, name in enumerate(dict.fromkeys(tasks))}
-    places = {name: i for i, name in enumerate(dict.fromkeys(servers))}
+    rows = numbers_of(tasks)
+    places = numbers_of(servers)
     if len(rows) * len(places) > MAX_CELLS:
         raise InputError(
             Problem(
@@ -212,6 +212,40 @@ def read_pairs(
     matrix = np.zeros(count.shape)
     matrix[i, j] = values
     return matrix, count > 0 if missing == "forbid" else np.ones(count.shape, np.bool_), names
+
+
+def numbers_of(names: Sequence[str]) -> dict[str, int]:
+    """A number for each name, in the order in which they first appear."""
+    return {name: i for i, name in enumerate(dict.fromkeys(names))}
+
+
+def read_pair_list(
+    field: str, sheet: Sheet, columns: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Float, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """A long table as lists: number of the task, of the server, value; and their names.
+
+    Raises:
+        InputError: If a pair stands twice.
+    """
+    values = sheet.numbers(field, columns[2])
+    tasks, servers = sheet.names(columns[0]), sheet.names(columns[1])
+    rows, places = numbers_of(tasks), numbers_of(servers)
+    i = np.array([rows[name] for name in tasks], dtype=np.int64)
+    j = np.array([places[name] for name in servers], dtype=np.int64)
+    order = np.lexsort((j, i))
+    same = np.flatnonzero((np.diff(i[order]) == 0) & (np.diff(j[order]) == 0))
+    if same.size:
+        at = int(order[same[0] + 1])
+        raise InputError(
+            Problem(
+                field,
+                f"task {tasks[at]!r}, server {servers[at]!r} has several rows in {sheet.file}, one "
+                f"in line {sheet.lines[at]}",
+                "one row for each pair",
+                "remove the others",
+            )
+        )
+    return i, j, values, (tuple(rows), tuple(places))
 
 
 def read_keyed(field: str, sheet: Sheet, columns: Sequence[int]) -> tuple[tuple[str, ...], Float]:

@@ -60,13 +60,14 @@ def least_squares_weights(
     )
     keep = np.ones(len(server), dtype=np.bool_)
     mean = _means(instance, used, (server, task_type))
-    y = _solve(market, (server, task_type, mean), fixed, loose)
+    y = squares_on_pairs(market, (server, task_type, mean), fixed, loose)
     idle = ~fixed & loose[task_type] & (y < IDLE)
     if idle.any():
         keep = ~idle
         y[idle] = 0.0
         left = mean if mean.ndim == 1 else mean[keep]
-        y[keep] = _solve(market, (server[keep], task_type[keep], left), fixed[keep], loose)
+        kept = (server[keep], task_type[keep], left)
+        y[keep] = squares_on_pairs(market, kept, fixed[keep], loose)
     work = rate[task_type] * (mean[task_type] if mean.ndim == 1 else mean[:, 0]) * y
     busy = np.bincount(server, weights=work, minlength=instance.n_servers)
     free = np.asarray(1.0 - busy, dtype=np.float64)
@@ -86,13 +87,23 @@ def _means(
     return np.ascontiguousarray(instance.server_duration.mean[used[task_type], server][:, None])
 
 
-def _solve(
+def squares_on_pairs(
     market: Market,
     pairs: tuple[NDArray[np.int64], NDArray[np.int64], Float],
     fixed: Bool,
     loose: Bool,
 ) -> Float:
-    """(n,) y of pairs given by server (ascending), type and E[D]."""
+    """(n,) y of pairs given by server (ascending), type and E[D].
+
+    Args:
+        market: Rates, demand and servers.
+        pairs: Server, type, and E[D] by type (V,) or by pair (n, 1).
+        fixed: (n,) pairs with y = phi; all others are tied.
+        loose: (V,) types whose demand need not be met.
+
+    Raises:
+        SolverError: If there are no such rates.
+    """
     server, task_type, mean = pairs
     n_types, n_servers = len(market.demand), len(market.copies)
     start = np.searchsorted(server, np.arange(n_servers + 1))
