@@ -91,10 +91,11 @@ def test_overload_names_the_types() -> None:
         price_sparse(sparse(4, (30, 60), 0.1, 2, load=0.99))
 
 
-def test_a_gap_gives_a_looser_pair_and_no_time_none() -> None:
+def test_a_gap_will_do_and_no_time_gives_none() -> None:
     pairs = sparse(5, (40, 90), 0.3)
     rough, best = price_sparse(pairs, stop=Stop(gap=1e-2)), price_sparse(pairs)
-    assert best.gap < rough.gap <= 1e-2
+    assert best.gap <= 1e-9
+    assert rough.gap <= 1e-2
     assert rough.value <= best.value * (1 + 1e-12)
     assert rough.dual_value >= best.value * (1 - 1e-12)
     with pytest.raises(SolverError, match="no feasible rates yet"):
