@@ -80,9 +80,11 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 # Other people's tools, which a benchmark runs beside ours: apart, so that the lock stays ours.
-$(NEIGHBORS)/.ready: benchmarks/neighbors.txt
+$(NEIGHBORS)/.ready: benchmarks/neighbors.txt benchmarks/neighbors-built.txt
 	$(call environment,$(NEIGHBORS))
 	@$(NEIGHBORS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	-@$(NEIGHBORS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --requirement benchmarks/neighbors-built.txt || echo "left out: what has to be built"
 	@touch $@
 
 # A virtual environment with pip in it, also where Python came without ensurepip.

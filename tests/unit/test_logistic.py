@@ -323,3 +323,20 @@ def test_an_estimator_outgrows_its_room() -> None:
         large.learn(row, outcome)
     assert small.n_outcomes == 200
     assert np.array_equal(small.fit().theta, large.fit().theta)
+
+
+@pytest.mark.parametrize("estimator", ["growth", "online"])
+def test_online_steps_forget_nothing_at_the_sphere(estimator: str) -> None:
+    """A bound that binds all the time: the direction is still that of the exact estimate."""
+    x, y = table(2000, 4, seed=15, size=1.0)
+    bound = 0.02
+    kept = LogisticEstimator(4, norm_bound=bound, estimator=estimator)
+    agreements = []
+    for i in range(2000):
+        kept.learn(x[i], y[i])
+        if i % 37 == 36:
+            exact = fit_logistic(x[: i + 1], y[: i + 1], norm_bound=bound).theta
+            theta = kept.fit().theta
+            assert np.linalg.norm(theta) <= bound * (1 + 1e-9)
+            agreements.append(theta @ exact / bound**2)
+    assert min(agreements[5:]) > 0.99

@@ -25,9 +25,10 @@ INFORMATION, COVARIANCE, DESIGN, DESIGN_INVERSE, FACTOR = range(5)
 """``Learner.matrix``: ridge I + sum of mu'(z) phi phi', its inverse (or that of an information
 nearby), V = V_0 I + sum of phi phi', its inverse, and room for a factor."""
 
-THETA, GRADIENT, PHI, POINT, RIGHT, INNER, ANCHOR, SAMPLE = range(8)
+THETA, GRADIENT, PHI, POINT, RIGHT, INNER, ANCHOR, SAMPLE, FREE = range(9)
 """``Learner.vector``: theta, gradient at theta, the features being learned from (block 0), scratch
-of the fits (3), theta at the anchor of the scan, Thompson's draw."""
+of the fits (3), theta at the anchor of the scan, Thompson's draw, the online estimate without the
+norm constraint."""
 
 OUTCOME, RESIDUAL, SLOPE, FEATURES = range(4)
 """``Learner.data``: rows outcome, mu(z) - outcome, mu'(z), then p rows of features, by column."""
@@ -48,7 +49,7 @@ class Learner(NamedTuple):
     """All that is learned; updated in place."""
 
     matrix: Float  # (5, B, p, p)
-    vector: Float  # (8, B, p)
+    vector: Float  # (9, B, p)
     data: Float  # (3 + p, columns)
     segment: NDArray[np.int64]  # (3, B)
     number: Float  # (8,)
@@ -74,7 +75,7 @@ def new_learner(
     number = np.zeros(8)
     number[POOL] = n_blocks * first_room
     data = np.empty((FEATURES + size, pool))
-    return Learner(matrix, np.zeros((8, n_blocks, size)), data, segment, number)
+    return Learner(matrix, np.zeros((9, n_blocks, size)), data, segment, number)
 
 
 @jit_in_place

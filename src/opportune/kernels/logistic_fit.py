@@ -12,6 +12,9 @@ Online estimator (ours, heuristic): the proximal step theta <- argmin of the new
 1/2 ||theta - old||^2 in the norm of the information, as in ECOLog (Faury et al. 2022). It lies on a
 line and costs O(p^2); it would be exact if the past were exactly quadratic. With growth refits the
 data are fitted exactly each time they grew by a factor, so the steps bridge at most that factor.
+Where the norm constraint binds, the steps go on without it, from where the quadratic model of the
+last fit has its minimum, and theta is the nearest point of the ball in the norm of the information:
+stepping from the ball itself would forget what pushed against it (ECOLog is published that way).
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from opportune.kernels.logistic import (
     DESIGN_INVERSE,
     FACTOR,
     FAILED,
+    FREE,
     GRADIENT,
     INFORMATION,
     INNER,
@@ -261,31 +265,48 @@ def line_step(z: float, square: float, outcome: float, twice: float) -> float:
 
 
 @jit_in_place
+def set_free(matrix: Float, vector: Float, known: bool) -> None:
+    """FREE <- theta, or with the gradient ``known`` theta - A^-1 gradient, A the information."""
+    for b in range(vector.shape[1]):
+        for j in range(vector.shape[2]):
+            s = vector[THETA, b, j]
+            if known:
+                for k in range(vector.shape[2]):
+                    s -= matrix[COVARIANCE, b, j, k] * vector[GRADIENT, b, k]
+            vector[FREE, b, j] = s
+
+
+@jit_in_place
 def step_online(learner: Learner, b: int, outcome: float, fitting: Fitting, watch: bool) -> None:
     """The proximal step for an outcome, already appended, of the features at PHI.
 
-    ``watch``: run up ECOLog's difference of losses (reconstructed from the authors' program):
-    2 (1 + S) (loss at bar theta - loss at theta) - 1/2 ||theta - bar theta||^2, bar theta being
-    the step that expects either outcome.
+    ``watch``: as ECOLog does: steps from the ball, and a running difference of losses
+    (reconstructed from the authors' program): 2 (1 + S) (loss at bar theta - loss at theta) -
+    1/2 ||theta - bar theta||^2, bar theta being the step that expects either outcome.
     """
     matrix, vector, _, _, number = learner
     z = 0.0
     for j in range(vector.shape[2]):
-        z += vector[THETA, b, j] * vector[PHI, 0, j]
+        z += vector[FREE, b, j] * vector[PHI, 0, j]
     square = image_of_phi(matrix, vector, COVARIANCE, b)
     c = line_step(z, square, outcome, 1.0)
     for j in range(vector.shape[2]):
-        vector[THETA, b, j] += c * vector[POINT, b, j]
+        vector[FREE, b, j] += c * vector[POINT, b, j]
     if watch:
         bar = line_step(z, square, 1.0, 2.0)
         gain = log_loss(z + bar * square, outcome) - log_loss(z + c * square, outcome)
         number[LOSSES] += 2.0 * (1.0 + fitting.norm_bound) * gain
         number[LOSSES] -= 0.5 * (c - bar) ** 2 * square
     add_outcome(learner, INFORMATION, b, departure_slope(z + c * square), square)
+    for i in range(vector.shape[1]):
+        for j in range(vector.shape[2]):
+            vector[THETA, i, j] = vector[FREE, i, j]
     if norm_of_theta(vector) > fitting.norm_bound:  # the nearest point of the ball, in that norm
         set_right(matrix, vector, 0.0)
         ball_point(matrix, vector, fitting.norm_bound)
         move_theta(vector, 0, vector.shape[1], 0.0)
+        if watch:
+            set_free(matrix, vector, False)
 
 
 @jit_in_place
@@ -337,3 +358,5 @@ def learn(
         step_online(learner, b, outcome, fitting, estimator == ECOLOG)
     if estimator == EXACT or number[LEARNED] > fitting.growth * number[REFIT]:
         refit(learner, first, last, fitting, fresh)
+        if estimator != EXACT:
+            set_free(matrix, vector, True)

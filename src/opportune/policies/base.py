@@ -4,7 +4,8 @@ To add a policy: put a file into ``policies/loss/`` with a frozen dataclass that
 ``title`` and ``plan(instance, prices)``. Nothing else needs to change; ``check_policy``
 runs on it in the test suite. Optional: ``rank`` (place in tables) and ``usual = False`` (only
 run when named, or with ``--policies all``). A policy that an instance does not admit raises
-``InputError`` with the field "policy".
+``InputError`` with the field "policy". Policies of the queue are found the same way in
+``policies/queue/``; their ``plan(world, horizon)`` gives a :class:`QueuePlan`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
@@ -21,11 +23,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import opportune.policies.loss as loss_policies
+import opportune.policies.queue as queue_policies
 from opportune.errors import InputError, Problem, shorten
 from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTables
 from opportune.kernels.group import GroupTables, StateTables
+from opportune.kernels.queue import QueueTables
 from opportune.model.axes import Quantity
 from opportune.model.loss import LossInstance
+from opportune.model.queue_generator import QueueWorld
 from opportune.pricing.relaxation import Relaxation
 
 Float = NDArray[np.float64]
@@ -243,11 +248,66 @@ def loss_policy(policy_id: str) -> LossPolicy:
     Raises:
         InputError: If there is none, with the known ids.
     """
-    known = loss_policies_by_id()
+    _require_known(policy_id, loss_policies_by_id())
+    return loss_policies_by_id()[policy_id]
+
+
+def _require_known(policy_id: str, known: Iterable[str]) -> None:
     if policy_id not in known:
-        raise InputError(
-            Problem(
-                "policy", repr(policy_id), "one of " + ", ".join(known), "see: opportune policies"
-            )
-        )
-    return known[policy_id]
+        expected = "one of " + ", ".join(known)
+        raise InputError(Problem("policy", repr(policy_id), expected, "see: opportune policies"))
+
+
+# --------------------------------------------------------------------------------- queue
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """What to do in each round of a queue, as tables that the kernel reads.
+
+    Attributes:
+        policy: Id of the policy that made it.
+        tables: Exploration schedule, rule, estimator, radius.
+        note: What a reader should know of it, for example "heuristic".
+    """
+
+    policy: str
+    tables: QueueTables
+    note: str = ""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the tables: the same plan decides the same."""
+        return hashlib.sha256(repr(self.tables).encode()).hexdigest()[:16]
+
+
+@runtime_checkable
+class QueuePolicy(Protocol):
+    """A policy of the queue. Implementations are frozen dataclasses; their fields are knobs."""
+
+    id: ClassVar[str]
+    title: ClassVar[str]
+
+    def plan(self, world: QueueWorld, horizon: int) -> QueuePlan:
+        """The plan for an instance, or a law of instances, and a horizon.
+
+        Raises:
+            InputError: If a knob is out of range, or a schedule does not fit the horizon.
+        """
+        ...
+
+
+@cache
+def queue_policies_by_id() -> dict[str, QueuePolicy]:
+    """Every policy of ``policies/queue/`` by id, in the order of their ``rank``, then id."""
+    return discovered(queue_policies)
+
+
+def queue_policy(policy_id: str) -> QueuePolicy:
+    """The policy of an id.
+
+    Raises:
+        InputError: If there is none, with the known ids.
+    """
+    _require_known(policy_id, queue_policies_by_id())
+    return queue_policies_by_id()[policy_id]

@@ -1,0 +1,1 @@
+"""Policies of the queue. Every module here is found by ``policies.base``."""
