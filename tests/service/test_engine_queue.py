@@ -251,22 +251,23 @@ def test_a_queue_becomes_a_loss_pool_and_who_waits_is_served() -> None:
 
 
 def test_a_kept_server_that_is_not_needed_in_the_end_goes_to_the_next() -> None:
-    pool = queue({"a": [3.0, 2.0, 1.0]}, reserve_after=0.0)
+    pool = queue({"a": [3.0, 2.0, 1.0]}, reserve_after=5.0)
     held = pool.task(now=0.0, k=2)
-    pair, single = pool.task(now=1.0, k=2), pool.task(now=2.0)
+    pair = pool.task(now=1.0, k=2)
+    pool.ok(Tick(), 6.0)
     assert task_body(pool.state, pair.task_id).reserved == ["s2"]
-    assert single.state == "queued"
-    pool.ok(Complete(assignment=held.assignment_id), 3.0)
+    assert pool.task(now=8.0).state == "queued"
+    pool.ok(Complete(assignment=held.assignment_id), 9.0)
     assert names(assignment_body(pool.state, "p.a2")) == ["s0", "s1"]
     assert names(assignment_body(pool.state, "p.a3")) == ["s2"]
 
 
 def test_servers_kept_for_a_task_that_expires_go_to_the_next() -> None:
-    pool = queue({"a": [3.0, 2.0], "b": [None, 1.0]}, reserve_after=0.0)
+    pool = queue({"a": [3.0, 2.0], "b": [None, 1.0]}, reserve_after=5.0)
     pool.task("a", 0.0)
     pair = pool.task("a", 1.0, k=2, start_within=10.0)
+    single = pool.task("b", 8.0)
     assert task_body(pool.state, pair.task_id).reserved == ["s1"]
-    single = pool.task("b", 2.0)
     assert single.state == "queued"
     pool.ok(Tick(), 11.0)
     assert state_of(pool, pair) == "expired"
