@@ -9,6 +9,8 @@ from cyclopts import Parameter
 from opportune.cli.options import FORMAT_HELP, Format
 from opportune.cli.output import print_csv, print_json, print_table
 from opportune.model.catalog import catalog as entries
+from opportune.model.queue_catalog import queue_catalog
+from opportune.model.recorded_catalog import recorded_catalog
 
 COLUMNS = ("instance", "needs data", "what it is", "source")
 
@@ -22,7 +24,7 @@ def catalog(*, format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table")
             entry.title,
             entry.source,
         )
-        for entry in entries()
+        for entry in (*entries(), *queue_catalog(), *recorded_catalog())
     ]
     if format == "json":
         keys = ("instance", "needs_data", "title", "source")

@@ -1,0 +1,1 @@
+"""Policies that learn the scores they rank by, one a file; ``policies/beliefs.py`` finds them."""
