@@ -8,17 +8,20 @@ from pathlib import Path
 
 from opportune.service.journal import WATCH, Append, Journal
 from opportune.service.memory import MemoryJournal
+from opportune.service.postgres import PostgresJournal
 from opportune.service.sqlite import SqliteJournal
+from tests.service.database import postgres_url, schema_of
 
 Open = Callable[[Path, WATCH | None], Journal]
 
 JOURNALS: dict[str, Open] = {
     "memory": lambda folder, watch: MemoryJournal(watch),
     "sqlite": lambda folder, watch: SqliteJournal(folder / "journal.db", watch),
+    "postgres": lambda folder, watch: PostgresJournal(postgres_url(), watch, schema_of(folder)),
 }
 """Kind -> how to open one in a folder."""
 
-ON_DISK = ("sqlite",)
+ON_DISK = ("sqlite", "postgres")
 """Kinds that are there after they were closed."""
 
 WAIT = 10.0

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1]
 COMPUTED_BY = (
     "errors.py",
     "kernels/*.py",
-    "learning/*.py",
+    "learning/**/*.py",
     "model/*.py",
     "pricing/*.py",
     "policies/**/*.py",
