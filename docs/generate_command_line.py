@@ -112,6 +112,13 @@ opportune sweep priority-v1 --load .1:.8:.1 --workers 2 --backend loky --keep ou
 
 With `--keep` an interrupted sweep goes on where it stopped.
 """,
+    "learn": """\
+[Learned prices](../explanation/learned-prices.md) says what the policies do and what was measured.
+
+```sh
+opportune learn priority-v1 --load 0.7 --tasks 1000 --replications 2 --policies lag-learned
+```
+""",
     "fit": """\
 Rates, durations and scores of a log, each with an interval; `--out` writes an instance file that
 the other commands take. [How to](../how-to/fit-a-log.md) describes the log, the columns and what

@@ -28,6 +28,10 @@ COMMANDS = {
     "split": ["split", "priority-v1", "--load", "0.7", "--into", "2", *QUICK],
     "check": ["check", "priority-v1", "--load", "0.95"],
     "policies": ["policies"],
+    "learn": [
+        *("learn", "priority-v1", "--load", "0.7", "--tasks", "200", "--replications", "2"),
+        *("--policies", "greedy-known,lag-learned,greedy-learned"),
+    ],
 }
 
 
