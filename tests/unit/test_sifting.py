@@ -15,7 +15,6 @@ from opportune.kernels.barrier import (
     assemble,
     center,
     correct,
-    move,
     products,
 )
 from opportune.kernels.barrier import recover as recover_step
@@ -26,7 +25,7 @@ from opportune.pricing.certificate import capacity_price, index
 from opportune.pricing.demand import AT_MOST, FULL, Demand
 from opportune.pricing.dual import COLD, HOT, descend, first_prices
 from opportune.pricing.gears import certified_prices
-from opportune.pricing.interior import find_center
+from opportune.pricing.interior import find_center, move
 from opportune.pricing.least_squares import least_squares_weights
 from opportune.pricing.occupancy import price
 from opportune.pricing.pairs import (

@@ -317,17 +317,3 @@ def correct(program: Program, step: Interior, aim: Aim, most: float) -> None:
             cut = most * aim.part[pairs.task_type[p]]
             aim.low[p] = min(max(step.low[p] * step.rate[p], -cut), cut)
             aim.high[p] = min(max(step.high[p] * step.rest[p], -cut), cut)
-
-
-@jit
-def move(point: Interior, step: Interior, lengths: tuple[float, float]) -> None:
-    """Take a step: ``lengths`` of the primal and the dual part."""
-    primal, dual = lengths
-    point.price[:] += dual * step.price
-    point.slack[:] += primal * step.slack
-    point.capacity[:] += dual * step.capacity
-    point.free[:] += primal * step.free
-    point.rate[:] += primal * step.rate
-    point.rest[:] += primal * step.rest
-    point.low[:] += dual * step.low
-    point.high[:] += dual * step.high

@@ -74,7 +74,10 @@ def smooth_arms(
     cut, steep = CUT * tau, 1.0 / tau
     slope[:] = 0.0
     total, n = 0.0, 0
-    fine = 1e-3 * tau / mean.max()
+    longest = 0.0
+    for p in range(mean.shape[0]):
+        longest = max(longest, mean_of(mean, p, p))
+    fine = 1e-3 * tau / longest
     for r in range(copies.shape[0]):
         q = capacity[r]
         for _ in range(50):
