@@ -15,17 +15,16 @@ import queue
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psycopg
 from psycopg_pool import ConnectionPool
 
 from opportune.errors import InputError, Problem
+from opportune.service.frames import Job, closed_error, pack
 from opportune.service.journal import (
     WATCH,
     Append,
@@ -37,7 +36,6 @@ from opportune.service.journal import (
 from opportune.service.postgres_reading import (
     PostgresReader,
     Row,
-    closed_error,
     first_line,
     shown,
 )
@@ -77,8 +75,6 @@ DELETE FROM snapshot WHERE pool = %(pool)s AND sequence NOT IN (
     SELECT sequence FROM snapshot WHERE pool = %(pool)s ORDER BY sequence DESC LIMIT %(kept)s)
 """
 
-_encode = msgspec.msgpack.Encoder().encode
-
 
 class LeaseOverError(JournalError):
     """The owner's lease has ended, so it may not write, though nobody has taken over yet."""
@@ -92,15 +88,6 @@ class LeaseOverError(JournalError):
                 "take the pool again, and read its journal before going on",
             )
         )
-
-
-@dataclass
-class _Job:
-    """Something for the writer thread: an append, or a call between two commits."""
-
-    future: Future[Any]
-    append: Append | None = None
-    call: Callable[[], Any] | None = None
 
 
 class PostgresJournal(PostgresReader):
@@ -147,7 +134,7 @@ class PostgresJournal(PostgresReader):
                 url, kwargs=kwargs, min_size=1, max_size=READERS, timeout=patience, open=True
             ),
         )
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -167,7 +154,7 @@ class PostgresJournal(PostgresReader):
 
     def append(self, append: Append) -> Future[None]:
         """Queue records for the next commit."""
-        return self._submit(_Job(Future(), append=append))
+        return self._submit(Job(Future(), append=append))
 
     def save_snapshot(self, pool: str, token: int, snapshot: Snapshot) -> Future[None]:
         """Queue a snapshot behind the appends before it."""
@@ -187,9 +174,9 @@ class PostgresJournal(PostgresReader):
                 )
                 self._write.execute(TRIM, {"pool": one, "kept": SNAPSHOTS_KEPT})
 
-        return self._submit(_Job(Future(), call=save))
+        return self._submit(Job(Future(), call=save))
 
-    def _submit(self, job: _Job) -> Future[Any]:
+    def _submit(self, job: Job) -> Future[Any]:
         if self._closing:
             job.future.set_exception(closed_error())
         else:
@@ -200,7 +187,7 @@ class PostgresJournal(PostgresReader):
         """The writer thread: appends that wait are one commit; calls run between commits."""
         job = self._jobs.get()
         while job is not None:
-            batch: list[_Job] = []
+            batch: list[Job] = []
             while job is not None and job.append is not None:
                 batch.append(job)
                 try:
@@ -216,7 +203,7 @@ class PostgresJournal(PostgresReader):
             self._finish(batch)
             job = self._jobs.get()
 
-    def _finish(self, jobs: list[_Job]) -> None:
+    def _finish(self, jobs: list[Job]) -> None:
         """Commit appends, or make one call; every future is told."""
         if not jobs:
             return
@@ -242,7 +229,7 @@ class PostgresJournal(PostgresReader):
             else:
                 job.future.set_result(None)
 
-    def _persist(self, jobs: list[_Job]) -> list[JournalError | None]:
+    def _persist(self, jobs: list[Job]) -> list[JournalError | None]:
         """Do it, connecting again where the connection is lost; the error of each job."""
         deadline, again = time.monotonic() + self._patience, False
         while True:
@@ -278,12 +265,12 @@ class PostgresJournal(PostgresReader):
             names = sorted({append.pool for append in appends})
             found = self._write.execute(OWNERS, (names,)).fetchall()
             owners = {name: rest for name, *rest in found}
-            data = [_encode(append.records) for append in appends]
+            frames = [pack(append.records) for append in appends]
             before = self._written_before(appends, owners) if again else set()
-            for append, packed in zip(appends, data, strict=True):
+            for append, frame in zip(appends, frames, strict=True):
                 one, token, last, over = owners.get(append.pool, (0, 0, 0, False))
-                row = (one, append.first, append.last, append.token, packed, zlib.crc32(packed))
-                if (one, append.first, append.token, row[5]) in before:
+                row = (one, append.first, append.last, append.token, *frame)
+                if (one, append.first, append.token, frame[1]) in before:
                     problems.append(None)
                     continue
                 problem = append_problem(append, token, ends.get(one, last))

@@ -9,23 +9,18 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from opportune.errors import Problem
+from opportune.service.frames import FRAMES_AT_ONCE, closed_error, read_frames
 from opportune.service.journal import JournalError, Record, Snapshot, gap_problems
-
-FRAMES_AT_ONCE = 256
-"""Frames read by one query."""
 
 READ = """
 SELECT first, data, checksum FROM frame WHERE pool = %(pool)s AND first >= coalesce(
-    (SELECT max(first) FROM frame WHERE pool = %(pool)s AND first <= %(after)s), 0)
+    (SELECT max(first) FROM frame WHERE pool = %(pool)s AND first <= %(first)s), 0)
 ORDER BY first LIMIT %(limit)s
 """
-
-_decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
 Row = tuple[Any, ...]
 
@@ -78,20 +73,12 @@ class PostgresReader:
         """
         one, last = self._stream(pool)
         end = last if limit is None else min(last, after + limit)
-        while after < end:
-            start = after
-            asked = {"pool": one, "after": after + 1, "limit": FRAMES_AT_ONCE}
-            for first, data, checksum in self.ask(READ, asked):
-                if first > after + 1:
-                    raise _damaged(pool, after + 1)
-                for sequence, record in enumerate(_records(pool, first, data, checksum), first):
-                    if after < sequence <= end:
-                        after = sequence
-                        yield Record(sequence, record)
-                if after == end:
-                    return
-            if after == start:
-                raise _damaged(pool, after + 1)
+        yield from read_frames(
+            pool,
+            after,
+            end,
+            lambda first: self.ask(READ, {"pool": one, "first": first, "limit": FRAMES_AT_ONCE}),
+        )
 
     def snapshot(self, pool: str) -> Snapshot | None:
         """The latest snapshot that is not damaged."""
@@ -155,28 +142,3 @@ def shown(url: str) -> str:
 def first_line(error: Exception) -> str:
     """What an error of the database says first."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _records(pool: str, first: int, data: bytes, checksum: int) -> list[bytes]:
-    if zlib.crc32(data) == checksum:
-        try:
-            return _decode(data)
-        except msgspec.MsgspecError:
-            pass
-    raise _damaged(pool, first)
-
-
-def _damaged(pool: str, first: int) -> JournalError:
-    return JournalError(
-        Problem(
-            "journal",
-            f"the records of pool {pool!r} from {first} on are damaged or missing",
-            "the bytes that were written",
-            "restore a backup",
-        )
-    )
-
-
-def closed_error() -> JournalError:
-    """The error of a journal that is closed."""
-    return JournalError(Problem("journal", "closed", "an open one"))

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import msgspec
 
 from opportune.errors import Problem
+from opportune.service.frames import FRAMES_AT_ONCE, Job, closed_error, pack, read_frames
 from opportune.service.journal import (
     WATCH,
     Append,
@@ -47,9 +47,6 @@ from opportune.service.sqlite_file import (
 SNAPSHOTS_KEPT = 2
 """Snapshots kept per pool: the latest, and one before it should the latest be damaged."""
 
-FRAMES_AT_ONCE = 256
-"""Frames read by one query."""
-
 INSERT = "INSERT INTO frame (pool, first, last, data, checksum) VALUES (?, ?, ?, ?, ?)"
 READ = """
 SELECT first, data, checksum FROM frame
@@ -57,9 +54,6 @@ WHERE pool = ?1 AND first >= coalesce(
     (SELECT max(first) FROM frame WHERE pool = ?1 AND first <= ?2), 0)
 ORDER BY first LIMIT ?3
 """
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 @dataclass
@@ -69,15 +63,6 @@ class _Stream:
     id: int
     token: int
     last: int
-
-
-@dataclass
-class _Job:
-    """Something for the writer thread: an append, or a call between two commits."""
-
-    future: Future[Any]
-    append: Append | None = None
-    call: Callable[[], Any] | None = None
 
 
 class SqliteJournal:
@@ -110,7 +95,7 @@ class SqliteJournal:
                 raise unreadable(path, error) from error
             raise
         self._reading = threading.Lock()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -129,12 +114,12 @@ class SqliteJournal:
             stream.token += 1
             return stream.token
 
-        token: int = self._submit(_Job(Future(), call=take)).result()
+        token: int = self._submit(Job(Future(), call=take)).result()
         return token
 
     def append(self, append: Append) -> Future[None]:
         """Queue records for the next commit."""
-        return self._submit(_Job(Future(), append=append))
+        return self._submit(Job(Future(), append=append))
 
     def save_snapshot(self, pool: str, token: int, snapshot: Snapshot) -> Future[None]:
         """Queue a snapshot behind the appends before it."""
@@ -153,11 +138,11 @@ class SqliteJournal:
                     (stream.id, SNAPSHOTS_KEPT),
                 )
 
-        return self._submit(_Job(Future(), call=save))
+        return self._submit(Job(Future(), call=save))
 
-    def _submit(self, job: _Job) -> Future[Any]:
+    def _submit(self, job: Job) -> Future[Any]:
         if self._closing:
-            job.future.set_exception(_closed())
+            job.future.set_exception(closed_error())
         else:
             self._jobs.put(job)
         return job.future
@@ -179,7 +164,7 @@ class SqliteJournal:
                 return
             self._call(then, then.call)
 
-    def _waiting(self, first: _Job) -> tuple[list[_Job], _Job | None]:
+    def _waiting(self, first: Job) -> tuple[list[Job], Job | None]:
         """The appends that wait behind a first one, up to what must come after their commit."""
         batch = [first]
         while True:
@@ -193,7 +178,7 @@ class SqliteJournal:
                 return batch, job
             batch.append(job)
 
-    def _call(self, job: _Job, call: Callable[[], Any]) -> None:
+    def _call(self, job: Job, call: Callable[[], Any]) -> None:
         try:
             if self._failed is not None:
                 raise self._failed
@@ -205,7 +190,7 @@ class SqliteJournal:
         else:
             job.future.set_result(result)
 
-    def _commit(self, jobs: list[_Job]) -> None:
+    def _commit(self, jobs: list[Job]) -> None:
         """Write appends in one transaction; each future is told its own result."""
         start = time.perf_counter()
         rows, written = [], []
@@ -219,8 +204,7 @@ class SqliteJournal:
             if self._failed is not None or problem is not None:
                 job.future.set_exception(self._failed or problem)
                 continue
-            data = _encode(append.records)
-            rows.append((stream.id, append.first, append.last, data, zlib.crc32(data)))
+            rows.append((stream.id, append.first, append.last, *pack(append.records)))
             ends[append.pool] = append.last
             written.append(job)
         if not rows:
@@ -281,21 +265,13 @@ class SqliteJournal:
             JournalError: If a frame is damaged.
         """
         stream = self._streams.get(pool)
-        end = self.last(pool) if limit is None else min(self.last(pool), after + limit)
-        while stream is not None and after < end:
-            start = after
-            frames = self._query(READ, (stream.id, after + 1, FRAMES_AT_ONCE))
-            for first, data, checksum in frames:
-                if first > after + 1:
-                    raise _damaged(pool, after + 1)
-                for sequence, record in enumerate(_records(pool, first, data, checksum), first):
-                    if after < sequence <= end:
-                        after = sequence
-                        yield Record(sequence, record)
-                if after == end:
-                    return
-            if after == start:
-                raise _damaged(pool, after + 1)
+        if stream is None:
+            return
+        one, last = stream.id, self.last(pool)
+        end = last if limit is None else min(last, after + limit)
+        yield from read_frames(
+            pool, after, end, lambda first: self._query(READ, (one, first, FRAMES_AT_ONCE))
+        )
 
     def snapshot(self, pool: str) -> Snapshot | None:
         """The latest snapshot that is not damaged."""
@@ -367,34 +343,10 @@ class SqliteJournal:
         while not self._jobs.empty():  # came in while we closed
             late = self._jobs.get()
             if late is not None:
-                late.future.set_exception(_closed())
+                late.future.set_exception(closed_error())
         self._read.close()
         self._write.close()
         self._lock.release()
 
 
-_STOP = _Job(Future())
-
-
-def _records(pool: str, first: int, data: bytes, checksum: int) -> list[bytes]:
-    if zlib.crc32(data) == checksum:
-        try:
-            return _decode(data)
-        except msgspec.MsgspecError:
-            pass
-    raise _damaged(pool, first)
-
-
-def _damaged(pool: str, first: int) -> JournalError:
-    return JournalError(
-        Problem(
-            "journal",
-            f"the records of pool {pool!r} from {first} on are damaged or missing",
-            "the bytes that were written",
-            "restore a backup",
-        )
-    )
-
-
-def _closed() -> JournalError:
-    return JournalError(Problem("journal", "closed", "an open one"))
+_STOP = Job(Future())
