@@ -36,6 +36,9 @@ LONGEST = 0.12
 """Seconds of load before a kill, at most."""
 
 SNAPSHOT_EVERY = 150
+STILL_KNOWN = 5000
+"""Latest completed assignments among which some are looked at: a pool forgets older ones."""
+
 START_SECONDS = 60.0
 
 
@@ -66,7 +69,7 @@ class Ledger:
     """
 
     held: dict[str, list[str]] = field(default_factory=dict)
-    done: set[str] = field(default_factory=set)
+    done: dict[str, None] = field(default_factory=dict)
     dropped: int = 0
     doubt: list[Request] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
@@ -90,7 +93,7 @@ class Ledger:
             name = body["assignment_id"]
             if self.held.pop(name, None) is None:
                 raise LedgerError(f"{name} was completed and is not open")
-            self.done.add(name)
+            self.done[name] = None
         else:
             raise LedgerError(f"{request}: {answered}")
 
@@ -242,7 +245,8 @@ class Killing:
         }
         if found != expected:
             raise LedgerError(f"the service counts {found}, the ledger {expected}")
-        for name in self._random.sample(sorted(ledger.done), min(len(ledger.done), 5)):
+        known = list(ledger.done)[-STILL_KNOWN:]
+        for name in self._random.sample(known, min(len(known), 5)):
             state = (await get(f"/v1/assignments/{name}"))["state"]
             if state != "completed":
                 raise LedgerError(f"{name} was completed and is {state}")
@@ -264,6 +268,8 @@ def kill_many(folder: Path, kills: int, seed: int, seconds: float = 3600.0) -> K
     end = time.monotonic() + seconds
     while killing.kills < kills and time.monotonic() < end:
         killing.one()
+        if killing.kills % 50 == 0:
+            print(f"{killing.kills} kills, {len(killing.ledger.done)} done", file=sys.stderr)
     process, address = killing.start()
 
     async def last() -> None:

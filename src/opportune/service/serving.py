@@ -25,6 +25,9 @@ from opportune.service.settings import ServiceSettings
 SWITCH = 0.0005
 """Seconds after which the journal's thread gets its turn while requests are handled."""
 
+KEEP_ALIVE = 75
+"""Seconds that an idle connection stays open: a gateway's pool should not find it closed."""
+
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 """Signals that end the service."""
 
@@ -100,6 +103,8 @@ def serve(
         http="httptools",
         lifespan="off",  # ours runs around the server, so that its errors are told
         access_log=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
         log_config=None,
         server_header=False,
         date_header=False,

@@ -69,6 +69,10 @@ class Call:
             raise refusal("malformed", f"Idempotency-Key: 1 to {KEY_LENGTH} characters")
         return ticket(self.caller.name, self.key, self.target, body)
 
+    def told(self) -> dict[str, str]:
+        """What a line of the log says of it."""
+        return {"target": self.target.decode("ascii", "replace"), "who": self.caller.name}
+
     def audit(self) -> Audited:
         """A note that this was asked."""
         return Audited(time.time(), self.caller.name, self.target.decode("ascii"), self.remote)

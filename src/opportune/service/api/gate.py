@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -109,6 +110,7 @@ class Gate:
                 _log.exception("a request failed", path=path.decode("ascii", "replace"))
                 reply = refused(error)
             await self._send(send, reply)
+            _log.debug("request", status=reply.status, **call.told())
             return
         await self._hand_on(scope, path, call, (_Counted(receive, limit), send))
 
@@ -130,7 +132,9 @@ class Gate:
 
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
-                self._node.metrics.answered(message["status"])
+                status = message["status"]
+                self._node.metrics.answered(status)
+                _log.debug("request", status=status, **call.told())
             await send(message)
 
         await self.app(inner, receive, counted)
@@ -257,16 +261,21 @@ def _check_local(headers: dict[bytes, bytes]) -> None:
         RefusalError: If the Host or the Origin is another one.
     """
     for name in (b"host", b"origin"):
-        given = _text(headers.get(name))
-        if given is None:
-            continue
-        try:
-            host = urlsplit(given if "//" in given else f"//{given}").hostname or ""
-        except ValueError:
-            host = ""
-        if not is_loopback(host):
+        given = headers.get(name)
+        if given is not None and not _is_here(given):
             raise refusal(
                 "forbidden",
-                f"{name.decode()} {given!r}: without API keys only this machine is answered; make "
-                "a key with: opportune keys create",
+                f"{name.decode()} {_text(given)!r}: without API keys only this machine is "
+                "answered; make a key with: opportune keys create",
             )
+
+
+@lru_cache(1000)
+def _is_here(given: bytes) -> bool:
+    """Whether a Host or Origin is this machine."""
+    text = given.decode("latin-1")
+    try:
+        host = urlsplit(text if "//" in text else f"//{text}").hostname
+    except ValueError:
+        return False
+    return host is not None and is_loopback(host)
