@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -340,3 +341,21 @@ def test_online_steps_forget_nothing_at_the_sphere(estimator: str) -> None:
             assert np.linalg.norm(theta) <= bound * (1 + 1e-9)
             agreements.append(theta @ exact / bound**2)
     assert min(agreements[5:]) > 0.99
+
+
+def test_real_separable_and_constant_columns(data: Path) -> None:
+    """wine: class 0 against the rest, columns from 0.1 to 1,700; digits: constant pixels."""
+    for name, d in (("wine", 13), ("digits", 64)):
+        table = np.loadtxt(data / "full_feedback" / f"{name}.csv", delimiter=",", skiprows=1)
+        y = (table[:, 0] == 0).astype(float)
+        for x in (table[:, 1:], table[:, 1:] / np.abs(table[:, 1:]).max()):
+            found = fit_logistic(x, y)
+            assert found.theta.shape == (d,)
+            assert found.stationarity < 1e-6
+            assert np.isfinite(found.theta).all()
+            assert np.all((found.probability(x) > 0) & (found.probability(x) < 1))
+            constant = np.ptp(x, axis=0) == 0
+            assert np.abs(found.theta[constant & (x[0] == 0)]).max(initial=0.0) == 0
+            ball = fit_logistic(x, y, norm_bound=0.5)
+            assert np.linalg.norm(ball.theta) <= 0.5 * (1 + 1e-9)
+            assert ball.stationarity < 1e-5

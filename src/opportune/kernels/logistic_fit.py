@@ -2,9 +2,9 @@
 
 Implements: CQB 2.1, theta_hat = argmin of the regularized loss over ||theta|| <= S (loss quoted,
 constraint reconstructed), by Newton steps on the exact information or on a nearby one. A step that
-gains too little is followed by a fresh information and the damping log(1 + v) / v,
-v = (largest ||phi||) ||step||, under which a generalized self-concordant loss falls at every step
-(Sun and Tran-Dinh 2019), from any start. With the constraint a step goes to the exact minimum of
+gains too little is followed by a fresh information and the damping log(1 + v) / v, v the largest
+change of a logit, under which a generalized self-concordant loss falls at every step (Sun and
+Tran-Dinh 2019), from any start. With the constraint a step goes to the exact minimum of
 the quadratic model over the ball. A fit ends when no entry of gradient + nu theta exceeds the
 tolerance, nu >= 0 being 0 inside the ball: for a convex problem that is the optimum.
 
@@ -24,11 +24,13 @@ from typing import NamedTuple
 
 from opportune.kernels.jit import jit_in_place
 from opportune.kernels.logistic import (
+    COUNT,
     COVARIANCE,
     DESIGN,
     DESIGN_INVERSE,
     FACTOR,
     FAILED,
+    FEATURES,
     FREE,
     GRADIENT,
     INFORMATION,
@@ -40,7 +42,9 @@ from opportune.kernels.logistic import (
     POINT,
     REACH,
     REFIT,
+    RESIDUAL,
     RIGHT,
+    START,
     THETA,
     Float,
     Learner,
@@ -65,6 +69,9 @@ ENOUGH = 0.25
 PATIENCE = 2
 """Steps on an old information before a new one is taken anyway."""
 
+CAREFUL = 0.1
+"""(Largest ||phi||) ||step|| above which the largest change of a logit is computed instead."""
+
 NEAR = 1e-10
 """Relative distance from the sphere ||theta|| = S up to which theta counts as on it."""
 
@@ -80,9 +87,9 @@ class Fitting(NamedTuple):
 
 
 @jit_in_place
-def allowed(fitting: Fitting, n: float) -> float:
-    """Largest entry of the gradient at an optimum of n outcomes: rounding grows with the sum."""
-    return fitting.tolerance * (1.0 + 1e-3 * n)
+def allowed(fitting: Fitting, number: Float) -> float:
+    """Largest entry of the gradient at an optimum: rounding grows with the sum and its terms."""
+    return fitting.tolerance * (1.0 + 1e-3 * number[LEARNED]) * max(1.0, number[REACH])
 
 
 @jit_in_place
@@ -96,13 +103,35 @@ def norm_of_theta(vector: Float) -> float:
 
 
 @jit_in_place
-def move_theta(vector: Float, first: int, last: int, reach: float) -> float:
+def largest_change(learner: Learner, first: int, last: int) -> float:
+    """Largest |<phi, POINT - theta>| over the outcomes of the blocks first .. last - 1."""
+    _, vector, pool, segment, _ = learner
+    largest = 0.0
+    for b in range(first, last):
+        start = segment[START, b]
+        data = pool[:, start : start + segment[COUNT, b]]
+        change = data[RESIDUAL]
+        change[:] = 0.0
+        for j in range(vector.shape[2]):
+            step, row = vector[POINT, b, j] - vector[THETA, b, j], data[FEATURES + j]
+            for i in range(row.shape[0]):
+                change[i] += step * row[i]
+        for i in range(change.shape[0]):
+            largest = max(largest, abs(change[i]))
+    return largest
+
+
+@jit_in_place
+def move_theta(learner: Learner, first: int, last: int) -> float:
     """Move theta of the blocks first .. last - 1 toward POINT, damped; the share of the way."""
+    vector = learner.vector
     length = 0.0
     for b in range(first, last):
         for j in range(vector.shape[2]):
             length += (vector[POINT, b, j] - vector[THETA, b, j]) ** 2
-    length = reach * math.sqrt(length)
+    length = learner.number[REACH] * math.sqrt(length)
+    if length > CAREFUL:
+        length = largest_change(learner, first, last)
     share = math.log1p(length) / length if length > 1e-8 else 1.0
     for b in range(first, last):
         for j in range(vector.shape[2]):
@@ -122,7 +151,7 @@ def fit_block(learner: Learner, b: int, fitting: Fitting, known: bool) -> None:
     for step in range(fitting.limit):
         if step > 0 or not known:
             largest = pass_over_data(learner, b, fitting.ridge, False)
-            if largest <= allowed(fitting, number[LEARNED]):
+            if largest <= allowed(fitting, number):
                 return
             if step == 0 or step == PATIENCE or largest > ENOUGH * before:
                 pass_over_data(learner, b, fitting.ridge, True)
@@ -133,7 +162,7 @@ def fit_block(learner: Learner, b: int, fitting: Fitting, known: bool) -> None:
             for k in range(size):
                 s -= matrix[COVARIANCE, b, j, k] * vector[GRADIENT, b, k]
             vector[POINT, b, j] = s
-        move_theta(vector, b, b + 1, number[REACH])
+        move_theta(learner, b, b + 1)
     number[FAILED] += 1
 
 
@@ -229,12 +258,12 @@ def fit_ball(learner: Learner, fitting: Fitting) -> None:
         for b in range(vector.shape[1]):
             for j in range(vector.shape[2]):
                 largest = max(largest, abs(vector[GRADIENT, b, j] + nu * vector[THETA, b, j]))
-        if largest <= allowed(fitting, number[LEARNED]):
+        if largest <= allowed(fitting, number):
             done = True
             break
         set_right(matrix, vector, 1.0)
         nu = ball_point(matrix, vector, fitting.norm_bound)
-        share = move_theta(vector, 0, vector.shape[1], number[REACH])
+        share = move_theta(learner, 0, vector.shape[1])
         if nu > 0.0 and share > 0.9:
             scale_theta(vector, fitting.norm_bound / norm_of_theta(vector))
     if not done:
@@ -304,7 +333,9 @@ def step_online(learner: Learner, b: int, outcome: float, fitting: Fitting, watc
     if norm_of_theta(vector) > fitting.norm_bound:  # the nearest point of the ball, in that norm
         set_right(matrix, vector, 0.0)
         ball_point(matrix, vector, fitting.norm_bound)
-        move_theta(vector, 0, vector.shape[1], 0.0)
+        for i in range(vector.shape[1]):
+            for j in range(vector.shape[2]):
+                vector[THETA, i, j] = vector[POINT, i, j]
         if watch:
             set_free(matrix, vector, False)
 

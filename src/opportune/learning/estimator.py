@@ -29,7 +29,15 @@ from opportune.kernels.logistic import (
     new_learner,
     pass_over_data,
 )
-from opportune.kernels.logistic_fit import ECOLOG, EXACT, ONLINE, Fitting, learn, refit
+from opportune.kernels.logistic_fit import (
+    ECOLOG,
+    EXACT,
+    ONLINE,
+    Fitting,
+    allowed,
+    learn,
+    refit,
+)
 from opportune.model.axes import Quantity
 from opportune.model.checks import number_problem
 
@@ -42,7 +50,7 @@ GROWTH = 1.2
 """Default factor by which the data grow between two exact fits."""
 
 TOLERANCE = 1e-11
-"""Largest entry of the gradient at what counts as the optimum; a thousandth more by outcome."""
+"""Largest entry of the gradient at what counts as the optimum; see ``kernels``' ``allowed``."""
 
 STEPS = 200
 """Steps after which a fit gives up; a handful is usual."""
@@ -92,7 +100,8 @@ class LogisticFit:
         covariance: Inverse of the observed information, ridge included.
         multiplier: nu >= 0 of the norm constraint; 0 if it does not bind.
         stationarity: Largest entry of gradient + nu theta: 0 at the optimum.
-        converged: Whether that is at most ``TOLERANCE`` (1 + n / 1000).
+        converged: Whether that is at most ``TOLERANCE`` (1 + n / 1000) times the largest ||phi||
+            where that is above 1.
         n_outcomes: Rows of the table.
     """
 
@@ -256,6 +265,7 @@ class LogisticEstimator:
 def _fit_of(learner: Learner, ridge: float) -> LogisticFit:
     """Theta with the gradient at it: online estimators do not keep that up."""
     n = int(learner.number[LEARNED])
+    _, exact = fitting(ridge, estimator="exact")
     pass_over_data(learner, 0, ridge, False)
     theta = learner.vector[THETA, 0].copy()
     multiplier = float(learner.number[MULTIPLIER])
@@ -266,7 +276,7 @@ def _fit_of(learner: Learner, ridge: float) -> LogisticFit:
         covariance=learner.matrix[COVARIANCE, 0].copy(),
         multiplier=multiplier,
         stationarity=stationarity,
-        converged=stationarity <= TOLERANCE * (1.0 + 1e-3 * n),
+        converged=stationarity <= allowed(exact, learner.number),
         n_outcomes=n,
     )
 
