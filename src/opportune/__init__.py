@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from opportune.experiments.comparison import compare
     from opportune.experiments.day import compare_day
+    from opportune.experiments.queue import QueueSettings, compare_queue
     from opportune.experiments.settings import Settings
     from opportune.learning.fit.instance import fit_log
     from opportune.learning.fit.log import read_log
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from opportune.model.duration import Deterministic, Empirical, Geometric
     from opportune.model.files import load_day, load_instance
     from opportune.model.loss import LossInstance, loss_instance
+    from opportune.model.queue import QueueInstance
+    from opportune.model.queue_catalog import QueueChoice
+    from opportune.model.queue_files import load_queue
     from opportune.model.saving import save_day, save_instance
     from opportune.policies.base import Plan, check_policy
     from opportune.pricing.demand import Demand
@@ -59,6 +63,9 @@ __all__ = [
     "OverloadError",
     "Plan",
     "Problem",
+    "QueueChoice",
+    "QueueInstance",
+    "QueueSettings",
     "Relaxation",
     "Router",
     "Run",
@@ -71,9 +78,11 @@ __all__ = [
     "check_policy",
     "compare",
     "compare_day",
+    "compare_queue",
     "fit_log",
     "load_day",
     "load_instance",
+    "load_queue",
     "loss_instance",
     "price",
     "read_log",
@@ -96,6 +105,9 @@ _MODULES = {
     "OverloadError": "opportune.errors",
     "Plan": "opportune.policies.base",
     "Problem": "opportune.errors",
+    "QueueChoice": "opportune.model.queue_catalog",
+    "QueueInstance": "opportune.model.queue",
+    "QueueSettings": "opportune.experiments.queue",
     "Relaxation": "opportune.pricing.relaxation",
     "Router": "opportune.router",
     "Run": "opportune.simulate.loss",
@@ -107,9 +119,11 @@ _MODULES = {
     "check_policy": "opportune.policies.base",
     "compare": "opportune.experiments.comparison",
     "compare_day": "opportune.experiments.day",
+    "compare_queue": "opportune.experiments.queue",
     "fit_log": "opportune.learning.fit.instance",
     "load_day": "opportune.model.files",
     "load_instance": "opportune.model.files",
+    "load_queue": "opportune.model.queue_files",
     "loss_instance": "opportune.model.loss",
     "price": "opportune.pricing.occupancy",
     "read_log": "opportune.learning.fit.log",

@@ -10,6 +10,7 @@ from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format
 from opportune.cli.output import print_csv, print_json, print_table
 from opportune.errors import Problem
 from opportune.model.files import check_instance, load_instance
+from opportune.model.queue_files import check_queue, is_queue
 from opportune.pricing.feasibility import feasibility
 
 
@@ -21,9 +22,10 @@ def check(
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
 ) -> int:
     """Check an instance: every problem with its field, value and remedy. Exit code 1 if any."""
-    found = check_instance(instance, load)
+    waits = is_queue(instance)
+    found = check_queue(instance, load) if waits else check_instance(instance, load)
     problems, summary = found.problems, found.summary
-    if not problems:
+    if not problems and not waits:
         loss = load_instance(instance, load)
         feasible = feasibility(loss)
         summary += f", largest feasible load {feasible.max_load:.4g}"

@@ -17,6 +17,7 @@ from opportune.experiments.settings import Settings
 MODULES = {
     "lag": "opportune.experiments.papers.lag.reproduction",
     "headcount": "opportune.experiments.papers.headcount.reproduction",
+    "cqb": "opportune.experiments.papers.cqb.reproduction",
 }
 """Where the run of each paper is; imported when it is asked for."""
 
@@ -66,6 +67,36 @@ def headcount(
     return 0
 
 
+@paper.command
+def cqb(
+    *,
+    out: Annotated[Path, Parameter(help=OUT_HELP)],
+    quick: Annotated[bool, Parameter(help=QUICK_HELP, negative=())] = False,
+    workers: Annotated[Whole, Parameter(help="Pieces of work at the same time.")] = 1,
+    backend: Annotated[str, Parameter(help="threads or loky (processes).")] = "threads",
+    seed: Annotated[Whole, Parameter(help="Seed of all streams: same seed, same bits.")] = 1,
+) -> int:
+    """Contextual queueing bandits: rates to T = 100,000, ablations, claims and our default.
+
+    A run that was interrupted goes on where it stopped: finished pieces are kept in OUT/parts.
+    Without the folder that OPPORTUNE_DATA names, the real prompts are left out.
+    """
+    settings = Settings(seed=seed, workers=workers, backend=backend)
+    module = _module("cqb")
+    try:
+        with progress_bar("measuring contextual queueing bandits") as progress:
+            made = module.run_cqb_paper(out, settings, quick, progress)
+    except KeyboardInterrupt:
+        print_note(f"interrupted: what is finished is kept in {out}; the same command goes on")
+        return 130
+    rows = [(one.said, one.ours, one.verdict) for one in made.verdicts]
+    print_table("Claims", ("claim", "what we find", "verdict"), rows)
+    if made.missing:
+        print_note(f"not run: real prompts. {made.missing}")
+    print(_pieces_line(made))
+    return 0
+
+
 def _module(name: str) -> ModuleType:
     """The module of a paper, before the work: pictures need an extra.
 
@@ -92,7 +123,11 @@ def _print_lag(made: Any) -> None:
     print(made.headline)
     for name, reason in made.missing.items():
         print_note(f"not run: {name}. {reason}")
-    print(
+    print(_pieces_line(made))
+
+
+def _pieces_line(made: Any) -> str:
+    return (
         f"{made.pieces} pieces of work, {made.kept} of them kept from before; "
         f"{made.seconds:.0f} s; page: {made.files[0]}"
     )

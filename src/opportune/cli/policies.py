@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from opportune.cli.options import FORMAT_HELP, Format
 from opportune.cli.output import print_csv, print_json, print_table
+from opportune.experiments.queue import REFERENCES, QueueSettings
 from opportune.experiments.settings import Settings
-from opportune.policies.base import loss_policies_by_id
+from opportune.policies.base import loss_policies_by_id, queue_policies_by_id
 
 
 def policies(*, format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table") -> None:
-    """List the policies with their ids."""
-    found = loss_policies_by_id()
-    usual = Settings().policy_ids
-    rows = [
-        (policy.id, "yes" if policy.id in usual else "no", policy.title)
-        for policy in found.values()
+    """List the policies with their ids: those of the loss model, then those of the queue."""
+    loss = _rows(loss_policies_by_id(), Settings().policy_ids)
+    queue = _rows(queue_policies_by_id(), QueueSettings().policy_ids)
+    queue += [
+        (one, "no", f"An oracle that knows the {known} only, for comparison")
+        for one, known in REFERENCES.items()
     ]
+    keys = ("policy", "usual", "title")
     if format == "json":
-        keys = ("policy", "usual", "title")
-        print_json({"policies": [dict(zip(keys, row, strict=True)) for row in rows]})
+        told = {"policies": loss, "queue_policies": queue}
+        print_json(
+            {key: [dict(zip(keys, row, strict=True)) for row in own] for key, own in told.items()}
+        )
     elif format == "csv":
-        print_csv(("policy", "usual", "title"), rows)
+        rows = [*((*row, "loss") for row in loss), *((*row, "queue") for row in queue)]
+        print_csv((*keys, "model"), rows)
     else:
         columns = ("policy", "by default", "what it does")
-        print_table("Policies of the loss model", columns, rows)
+        print_table("Policies of the loss model", columns, loss)
+        print_table("Policies of the queue (opportune queue)", columns, queue)
+
+
+def _rows(found: Mapping[str, Any], usual: Sequence[str]) -> list[tuple[str, str, str]]:
+    return [(one.id, "yes" if one.id in usual else "no", one.title) for one in found.values()]

@@ -24,6 +24,12 @@ def half_width(samples: Float) -> float:
     return float(quantile * np.std(samples, ddof=1) / np.sqrt(n))
 
 
+def standard_error(samples: Float) -> float:
+    """Standard error of the mean of independent samples (n,); infinity for one."""
+    n = len(samples)
+    return float(np.std(samples, ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
+
+
 def percents(reward: Float, bound: Float) -> Float:
     """(n,) 100 reward / bound, 0 where the bound is 0."""
     return np.asarray(100.0 * np.divide(reward, bound, out=np.zeros_like(reward), where=bound > 0))

@@ -132,7 +132,7 @@ class QueueInstance:
         """
         share = 1.0 / self.n_servers if self.disjoint else 1.0
         if isinstance(self.contexts, SignedContexts):
-            return 1.0 / self.true_weight.shape[1]
+            return float(1.0 / self.true_weight.shape[1])
         if isinstance(self.contexts, UniformContexts):
             return 1.0 / 3.0 / self.dimension
         rows = self.contexts.features.reshape(-1, self.true_weight.shape[1])

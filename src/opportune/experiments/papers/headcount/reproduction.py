@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from opportune import __version__
 from opportune.errors import InputError, Problem
 from opportune.experiments import page
 from opportune.experiments.page import Html
@@ -154,16 +151,7 @@ def _page(made: dict[str, list[Row]], pictures: Sequence[Picture], notes: Sequen
         page.section("Deterministic durations", [_pathwise_table(made["pathwise"])]),
         page.section(pictures[1].title, [lag_page.figure(pictures[1]), _auto_table(made["auto"])]),
     ]
-    style = files("opportune.experiments").joinpath("report.css").read_text(encoding="utf-8")
-    shell = files("opportune.experiments.papers.lag").joinpath("page.html")
-    return Template(shell.read_text(encoding="utf-8")).substitute(
-        title=TITLE,
-        about=page.escaped(ABOUT),
-        policy=lag_page.POLICY,
-        style=style,
-        version=__version__,
-        body=page.joined(parts),
-    )
+    return lag_page.static_page(TITLE, ABOUT, parts)
 
 
 def _cell_tables(rows: Sequence[Row]) -> list[Html]:

@@ -62,16 +62,30 @@ def page_html(
         _section(pictures, "fluid", sections.fluid_table(tables.fluid)),
         page.section("How this was made", [page.definitions(facts, "facts")]),
     ]
-    here = "opportune.experiments"
-    style = files(here).joinpath("report.css").read_text(encoding="utf-8")
-    shell = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    return Template(shell).substitute(
-        title=TITLE,
-        about=page.escaped(ABOUT),
+    return static_page(TITLE, ABOUT, [part for part in parts if part])
+
+
+def static_page(
+    title: str, about: str, parts: Sequence[str], brand: str = "Opportune paper reproduction"
+) -> str:
+    """A page that runs and fetches nothing, in the style of all pages.
+
+    Args:
+        title: Its heading.
+        about: What it is, in a sentence or two.
+        parts: Its sections.
+        brand: Above the heading.
+    """
+    style = files("opportune.experiments").joinpath("report.css").read_text(encoding="utf-8")
+    shell = files("opportune.experiments.papers.lag").joinpath("page.html")
+    return Template(shell.read_text(encoding="utf-8")).substitute(
+        title=page.escaped(title),
+        brand=page.escaped(brand),
+        about=page.escaped(about),
         policy=POLICY,
         style=style,
         version=__version__,
-        body=page.joined(part for part in parts if part),
+        body=page.joined(parts),
     )
 
 

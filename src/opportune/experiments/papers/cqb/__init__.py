@@ -1,0 +1,1 @@
+"""The papers on contextual queueing bandits, measured: rates, ablations, claims."""
