@@ -6,9 +6,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from opportune.service.engine import warm_up
+from opportune.service.log import set_up_logs
 from opportune.service.serving import serve
 from opportune.service.settings import ServiceSettings
 
+set_up_logs("warning")
 warm_up()
 
 

@@ -54,6 +54,7 @@ def document(app: Litestar) -> dict[str, Any]:
                 operation["requestBody"] = {"required": required, "content": content}
             if method == "post":
                 operation.setdefault("parameters", []).append(KEY_PARAMETER)
+            operation["responses"].get("204", {}).pop("content", None)
             if path in NOT_KEYED:
                 operation["security"] = []
         paths[path.replace(f"/{VERB}", ":")] = operations
