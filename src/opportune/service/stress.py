@@ -16,9 +16,15 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from opportune.errors import InputError, OpportuneError, Problem
+from opportune.kernels.allocate import PRIORITY
+from opportune.service.resources import Array, PlanDocument
 from opportune.service.wire import Address, Connection
+
+PLAN = "by-score"
+"""Id of the plan that decides under a load."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +146,31 @@ async def declare(address: Address, load: StressSettings) -> None:
             for r, server in enumerate(servers)
         ]
         await put(f"{base}/scores", {"rows": rows, "replace": True})
+        await put(f"{base}/plans/{PLAN}", _by_score(types, servers, score))
+        await put(f"{base}/plans/{PLAN}:activate", {}, "POST")
     finally:
         connection.close()
+
+
+def _by_score(types: list[str], servers: list[str], score: NDArray[np.float64]) -> PlanDocument:
+    """The plan of a load: by score, at prices of 0; solving a program is another measurement."""
+    order = np.argsort(-score, axis=1, kind="stable")[:, None, :].astype(np.uint32)
+    level = np.broadcast_to(np.arange(len(servers), dtype=np.int32), order.shape)
+    return PlanDocument(
+        id=PLAN,
+        policy="greedy",
+        task_types=types,
+        servers=servers,
+        order=Array.of(order),
+        level=Array.of(level),
+        n_allowed=Array.of(np.full(len(types), len(servers), dtype=np.int32)),
+        weight=Array.of(np.zeros((len(types), 0))),
+        rule=PRIORITY,
+        index=Array.of(score),
+        demand_price=[0.0] * len(types),
+        capacity_price=[0.0] * len(servers),
+        mean_duration=[1.0] * len(types),
+    )
 
 
 async def run_load(address: Address, load: StressSettings, warm_up: float = 1.0) -> Load:
