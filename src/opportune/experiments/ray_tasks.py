@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -33,10 +34,7 @@ def run_tasks(
     The piece is sent to every machine once, as bytes: arrays that Ray shares between processes
     are read-only, for which every kernel would be compiled once more.
     """
-    started = not ray.is_initialized()
-    if started:
-        _start(count)
-    try:
+    with cluster(count):
         shared = ray.put(cloudpickle.dumps(piece))
         task = ray.remote(_one)
         waiting = list(enumerate(items))[::-1]
@@ -53,22 +51,21 @@ def run_tasks(
             for one in running:
                 ray.cancel(one, force=True)
             raise
-    finally:
-        if started:
-            ray.shutdown()
 
 
-def _start(count: int) -> None:
+@contextmanager
+def cluster(count: int) -> Iterator[None]:
+    """The cluster that is running, or one of ``count`` processors for the time inside."""
+    if ray.is_initialized():
+        yield
+        return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet: dict[str, Any] = {
-        "include_dashboard": False,
-        "log_to_driver": False,
-        "logging_level": logging.ERROR,
-    }
-    if os.environ.get("RAY_ADDRESS"):
-        ray.init(**quiet)
-    else:
-        ray.init(num_cpus=count, **quiet)
+    here: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": count}
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **here)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def _one(piece: bytes, item: bytes) -> bytes:
