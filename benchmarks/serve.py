@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
+import opportune
 from benchmarks.machine import all_cores
 from benchmarks.peers.processes import ROOT, neighbors_python, neighbors_versions
 from benchmarks.sections import Effort, Report, Row, Say, Section, Target
@@ -59,7 +60,10 @@ def measure(effort: Effort, say: Say) -> Report:
             theirs += [] if peer is None else [peer]
         say(f"serve: restart with {n_open} open assignments")
         restarts = _restarts(n_open, rounds)
-    return Report(_rows(ours, theirs, restarts, n_open), _notes(load, cores, bool(theirs)))
+        say("serve: decisions in process")
+        routed = tuple(_router(effort.choose(50_000, 2_000), seed) for seed in range(rounds))
+    rows = (*_rows(ours, theirs, restarts, n_open), *_router_rows(routed))
+    return Report(rows, _notes(load, cores, bool(theirs)))
 
 
 def _rows(
@@ -86,6 +90,36 @@ def _rows(
         ]
     label = f"restart with {n_open:,} open assignments, to ready"
     return (*rows, Row(label, "s", restarts, Target(5, at_most=True)))
+
+
+def _router_rows(routed: tuple[tuple[float, float], ...]) -> tuple[Row, ...]:
+    middle, tail = zip(*routed, strict=True)
+    return (
+        Row("Router.decide in process, 1,000 servers: p50", "us", middle),
+        Row("  p99", "us", tail, Target(20, at_most=True)),
+    )
+
+
+def _router(n_decisions: int, seed: int) -> tuple[float, float]:
+    """Median and 99th percentile of a decision by LAG in microseconds, half of the servers busy."""
+    draws = np.random.default_rng(seed)
+    n_types, n_servers, n_running = 50, 1000, 500
+    router = opportune.Router(
+        draws.random((n_types, n_servers)),
+        arrival_rate=[0.5 / n_types] * n_types,
+        duration=opportune.Geometric(mean=1000),
+    )
+    types = draws.integers(n_types, size=n_decisions).tolist()
+    running = [router.decide(task).id for task in types[:n_running]]
+    seconds = np.empty(n_decisions)
+    for place, task in enumerate(types):
+        router.complete(running[place % n_running])
+        start = time.perf_counter()
+        decision = router.decide(task)
+        seconds[place] = time.perf_counter() - start
+        running[place % n_running] = decision.id
+    middle, tail = np.quantile(seconds, (0.5, 0.99)) * 1e6
+    return float(middle), float(tail)
 
 
 def _quantiles(loads: list[Load], q: float) -> tuple[float, ...]:
