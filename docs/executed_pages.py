@@ -226,7 +226,8 @@ def _run_python(story: Story, block: Block) -> None:
     printed = io.StringIO()
     try:
         with redirect_stdout(printed), redirect_stderr(io.StringIO()):
-            exec(compile(block.text, f"{story.page}:{block.line}", "exec"), vars(story.module))
+            code = story.live.placed(block.text)
+            exec(compile(code, f"{story.page}:{block.line}", "exec"), vars(story.module))
     except Exception as error:
         raise story.fail(block, f"{type(error).__name__}: {error}") from error
     story.printed = _tidy(printed.getvalue())

@@ -3,7 +3,8 @@
 - ``opportune serve ... &`` starts a service on a free port, whatever port the line says;
 - ``curl ...`` sends the request and prints the answer (``-X``, ``-H``, ``--json``,
   ``--data-binary @FILE``, ``-i``; ``| python3 -m json.tool`` prints it in lines);
-- ``kill %1`` and ``kill -9 %1`` end it.
+- ``kill %1`` and ``kill -9 %1`` end it;
+- a ``python`` block finds it at the address that the page names.
 
 The service that a page leaves running is ended with the page.
 """
@@ -67,6 +68,10 @@ class LiveService:
                 self._address = line.split(MARK)[1].split()[0]
                 return
         raise ValueError("the service did not start: " + "".join(said))
+
+    def placed(self, text: str) -> str:
+        """Python of the page, with the address where the service really listens."""
+        return text.replace(HERE, self._address) if self._address else text
 
     def stop(self, kill: bool = False) -> None:
         """End it, well or at once."""

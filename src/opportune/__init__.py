@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opportune.client import AsyncClient, Client
     from opportune.errors import (
         InputError,
         MissingExtraError,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncClient",
+    "Client",
     "Day",
     "Demand",
     "Deterministic",
@@ -93,6 +96,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AsyncClient": "opportune.client",
+    "Client": "opportune.client",
     "Day": "opportune.model.day",
     "Demand": "opportune.pricing.demand",
     "Deterministic": "opportune.model.duration",

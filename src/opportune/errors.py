@@ -6,7 +6,8 @@
     ├── InputError                 a value in a file, an argument or an array is wrong
     ├── OverloadError              the instance asks for more than its servers can give
     ├── SolverError                a solver ended without an optimal solution
-    └── MissingExtraError          an optional package is needed for this and not installed
+    ├── MissingExtraError          an optional package is needed for this and not installed
+    └── ServiceError               a live service did not do it (client.problems, with its kinds)
 
 Each carries ``problems``: what is wrong, where, what was expected and what to change.
 The command line prints them as lines, JSON output and the service as objects.

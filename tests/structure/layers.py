@@ -16,7 +16,8 @@ LAYERS = (
     ("pricing", "learning"),
     ("policies",),
     ("simulate",),
-    ("experiments", "service", "client", "router"),
+    ("experiments", "service", "router"),
+    ("client",),
     ("cli",),
     ("__main__",),
 )
