@@ -168,6 +168,9 @@ def test_real_days(data: Path, day_id: str) -> None:
         assert day.on_duty.sum(axis=1).max() <= day.base.n_servers
     found = compare_day(day, DaySettings(days=2, replications=1))
     assert found.row("greedy").reward > 0
+    everyone = load_day(day_id, 0.6, shifts=False)
+    assert everyone.mean_day.load == pytest.approx(0.6)
+    assert (everyone.on_duty == 1).all()
     with pytest.raises(InputError, match="one of Mon"):
         load_day(f"{day_id}@Xyz", 0.6)
     with pytest.raises(InputError, match="load"):

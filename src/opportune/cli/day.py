@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -70,10 +70,7 @@ def day(
     """Price a day period by period, and compare with one plan for its mean and with others."""
     settings = run.settings()
     write_report = report_writer(output.report, "day")
-    days = load_day(instance, load)
-    if run.everyone:
-        days = replace(days, off_duty=days.off_duty[:0])
-        days = days if load is None else days.with_load(load)
+    days = load_day(instance, load, shifts=not run.everyone)
     with progress_bar(f"days of {days.base.name}") as progress:
         result = compare_day(days, settings, progress)
     _warn(result)

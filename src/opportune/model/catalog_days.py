@@ -48,13 +48,14 @@ FIRST_HOUR, LAST_HOUR = 7, 21
 """When the days without types begin and end."""
 
 
-def catalog_day(day_id: str, load: float | None) -> Day:
+def catalog_day(day_id: str, load: float | None, shifts: bool = True) -> Day:
     """The day of an id, its mean at a load.
 
     Args:
         day_id: For example ``"bank-day-v1@Wed"``; without a weekday, Wednesday. Every id of
             :func:`catalog.catalog` is a day of one period.
         load: The load; required, since the data have shapes of days only.
+        shifts: Agents work in shifts; otherwise everybody is on duty all day.
 
     Raises:
         InputError: If there is no such id or weekday, no load, or the data are missing.
@@ -83,7 +84,7 @@ def catalog_day(day_id: str, load: float | None) -> Day:
     if load is None:
         raise InputError(Problem("load", "not given", "a load, for example --load 0.7"))
     periods, minutes, rates = build(weekday)
-    return _at_load(f"{name}@{weekday}", (periods, minutes, rates), load)
+    return _at_load(f"{name}@{weekday}", (periods, minutes, rates), load, shifts)
 
 
 def _bank_day(weekday: str) -> tuple[tuple[str, ...], int, Float]:
@@ -120,7 +121,9 @@ def _bank_calls_day(weekday: str) -> tuple[tuple[str, ...], int, Float]:
     return names, HALF_HOUR, calls[:, None] * share
 
 
-def _at_load(name: str, shape: tuple[tuple[str, ...], int, Float], load: float) -> Day:
+def _at_load(
+    name: str, shape: tuple[tuple[str, ...], int, Float], load: float, shifts: bool
+) -> Day:
     """The day on the agents of ``bank-v1``; steps so short that at most one call arrives in one."""
     periods, minutes, rates = shape
     base = catalog_instance("bank-v1", 0.1)
@@ -128,8 +131,9 @@ def _at_load(name: str, shape: tuple[tuple[str, ...], int, Float], load: float) 
     multiplier = np.divide(rates, mean, out=np.ones_like(rates), where=mean > 0)
     work = rates @ base.mean_duration
     shift = min(SHIFT_HOURS * 60 // minutes, len(periods) - 1)
-    starts = greedy_shifts(work, base.n_servers, shift)
-    calls = _calls_per_step(base, mean, load * len(starts) * shift / len(periods))
+    starts = greedy_shifts(work, base.n_servers, shift) if shifts else []
+    on_duty = len(starts) * shift / len(periods) if shifts else base.n_servers
+    calls = _calls_per_step(base, mean, load * on_duty)
     parts = max(1, int(np.ceil(calls * multiplier_peak(rates) / MOST_CALLS - 1e-9)))
     period_steps = parts * minutes * 60 // BANK_STEP
     day = Day(
@@ -145,7 +149,9 @@ def _at_load(name: str, shape: tuple[tuple[str, ...], int, Float], load: float) 
             np.array([(r, a * period_steps, (a + shift) * period_steps) for r, a in starts]),
             base.n_servers,
             len(periods) * period_steps,
-        ),
+        )
+        if shifts
+        else np.zeros((0, 3), dtype=np.int64),
         periods,
     )
     return day.with_load(load)

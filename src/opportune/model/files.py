@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,21 +58,26 @@ def load_instance(source: str | Path, load: float | None = None) -> LossInstance
     return _read_file(Path(source)).at_load(load)
 
 
-def load_day(source: str | Path, load: float | None = None) -> Day:
+def load_day(source: str | Path, load: float | None = None, shifts: bool = True) -> Day:
     """The day of an instance file (``profile``, ``availability``) or of a day of the catalog.
 
     Args:
         source: A path ending in .toml, or an id such as ``"bank-day-v1@Wed"``. A file without
             profile is a day of one period.
         load: Multiplies all rates by one factor so that the mean day has this load.
+        shifts: Servers come and go as the instance says; otherwise all are on duty all day.
 
     Raises:
         InputError: Every problem found: field, value, what was expected and what to change.
         MissingExtraError: If a package is missing for a file, and nothing else is wrong.
     """
     if isinstance(source, str) and not source.lower().endswith(".toml"):
-        return catalog_day(source, load)
-    return _read_file(Path(source)).day_at_load(load)
+        return catalog_day(source, load, shifts)
+    day = _read_file(Path(source)).day_at_load(load)
+    if shifts:
+        return day
+    day = replace(day, off_duty=day.off_duty[:0])
+    return day if load is None else day.with_load(load)
 
 
 def load_sparse(source: str | Path, load: float | None = None) -> SparseInstance | None:
