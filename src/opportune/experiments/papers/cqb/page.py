@@ -114,11 +114,18 @@ def _hard(rows: Sequence[Row]) -> Html:
     names = list(dict.fromkeys(row["policy"] for row in rows))
     at = {(row["horizon"], row["policy"]): row for row in rows}
     horizons = list(dict.fromkeys(row["horizon"] for row in rows))
+
+    def runs_at(horizon: int) -> list[int]:
+        return list(dict.fromkeys(row["runs"] for row in rows if row["horizon"] == horizon))
+
     body = [
         [
             f"{horizon:,}",
-            f"{at[horizon, names[0]]['runs']:,}",
-            *(_pair(at[horizon, name], "regret_root_T", "error") for name in names),
+            ", ".join(f"{n:,}" for n in runs_at(horizon)),
+            *(
+                _pair(at[horizon, name], "regret_root_T", "error") if (horizon, name) in at else ""
+                for name in names
+            ),
         ]
         for horizon in horizons
     ]
