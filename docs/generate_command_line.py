@@ -130,7 +130,8 @@ reward per task beside what the log itself earned.
 """,
     "serve": """\
 Runs until it is told to stop. With an instance it makes a pool of it, unless there is one of that
-name in the database. [From a CSV file to live decisions](../tutorial/from-csv-to-live.md) is a first
+name in the database. [From a CSV file to live decisions](../tutorial/from-csv-to-live.md) is a
+first
 walk, [the HTTP API](http-api.md) has every path.
 
 ```sh
@@ -165,7 +166,8 @@ opportune backup copy.db
 """,
     "verify": """\
 Checks the storage, makes every decision again with the draws of the first time, and compares the
-snapshots with the records. Exit code 1 if something is not well. A running service owns its journal:
+snapshots with the records. Exit code 1 if something is not well. A running service owns its
+journal:
 stop it, or verify a backup.
 
 ```sh
