@@ -13,12 +13,13 @@ import pytest
 
 from opportune.cli import paper, run
 from opportune.errors import InputError, MissingExtraError
+from opportune.experiments import resume
 from opportune.experiments.code_version import COMPUTED_BY, PACKAGE
-from opportune.experiments.papers.lag import published, resume
+from opportune.experiments.papers.lag import published
 from opportune.experiments.papers.lag.instances import INSTANCES, available
 from opportune.experiments.papers.lag.reproduction import run_lag_paper
-from opportune.experiments.papers.lag.resume import Parts, Record, Watch, finish
 from opportune.experiments.papers.lag.units import Cell, Fluid, Point
+from opportune.experiments.resume import Parts, Record, Watch, finish
 from opportune.experiments.settings import Settings
 from tests.structure.layers import imported
 from tests.structure.sources import sources

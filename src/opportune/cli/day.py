@@ -82,7 +82,7 @@ def day(
     else:
         _print_periods(result)
         _print_rows(result)
-    write_report([result], f"{days.base.name}: a day at mean load {days.mean_day.load:.3g}")
+    write_report(result, f"{days.base.name}: a day at mean load {days.mean_day.load:.3g}")
 
 
 def _warn(result: DayComparison) -> None:

@@ -146,7 +146,7 @@ def fit(
     if out is not None:
         made = write_fit(result, out, command_line.get(), options.availability == "share")
         print_note(f"instance: {made[0]}; beside it {', '.join(path.name for path in made[1:])}")
-    write_report([result], f"{result.instance.name}: fitted to {log.name}")
+    write_report(result, f"{result.instance.name}: fitted to {log.name}")
 
 
 def fitted(

@@ -130,7 +130,7 @@ def learn(
         print_csv(COLUMNS, rows)
     else:
         _print_result(result)
-    write_report([result], f"Learning on {world.instance.name}")
+    write_report(result, f"Learning on {world.instance.name}")
 
 
 def _world(instance: str, load: float | None, join: str) -> HiddenWorld:

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from opportune.errors import InputError, MissingExtraError, Problem
 from opportune.experiments.settings import Progress as ProgressCallback
+from opportune.experiments.storing import put
 
 command_line: ContextVar[str] = ContextVar("command_line", default="")
 """The command as the user typed it, for the provenance of a report."""
@@ -129,8 +130,10 @@ def goes_on(folder: Path | None) -> Iterator[None]:
         raise KeyboardInterrupt(told) from error
 
 
-def report_writer(path: Path | None, kind: str = "report") -> Callable[[Sequence[Any], str], None]:
+def report_writer(path: Path | None, kind: str = "report") -> Callable[[Any, str], None]:
     """What writes the page with pictures; called before the work, so that a bad path fails early.
+
+    It is called with what ``report_html`` of the kind's module takes, and the page's heading.
 
     Its packages are an extra and imported only here. Without a path it writes nothing.
 
@@ -139,7 +142,7 @@ def report_writer(path: Path | None, kind: str = "report") -> Callable[[Sequence
         MissingExtraError: If the packages are not installed.
     """
     if path is None:
-        return lambda results, title: None
+        return lambda result, title: None
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(Problem("--report", str(path), "a path that ends in .html"))
     try:
@@ -149,8 +152,8 @@ def report_writer(path: Path | None, kind: str = "report") -> Callable[[Sequence
             raise MissingExtraError(error.name, "report", "--report") from error
         raise
 
-    def write(results: Sequence[Any], title: str) -> None:
-        report.write_report(results, path, title, command_line.get())
+    def write(result: Any, title: str) -> None:
+        put(path, report.report_html(result, title, command_line.get()).encode(), "--report")
         print_note(f"report: {path}")
 
     return write

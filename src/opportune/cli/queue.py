@@ -130,7 +130,7 @@ def queue(
         print_csv(COLUMNS, rows)
     else:
         print_queue_table(result)
-    write([result], f"{chosen.name}: learning while tasks wait")
+    write(result, f"{chosen.name}: learning while tasks wait")
 
 
 def print_queue_table(result: QueueComparison) -> None:

@@ -57,7 +57,7 @@ def replay(
         print_csv(names, [[row[name] for name in names] for row in record["policies"]])
     else:
         _print_table(result)
-    write_report([result], f"Policies on {log.name}")
+    write_report(result, f"Policies on {log.name}")
 
 
 def _print_table(result: Replay) -> None:

@@ -73,7 +73,7 @@ def split(
         print_csv(COLUMNS, [[row[column] for column in COLUMNS] for row in record["rows"]])
     else:
         _print(result)
-    write_report([result], f"{loss.name} at load {loss.load:.3g}, split")
+    write_report(result, f"{loss.name} at load {loss.load:.3g}, split")
 
 
 def _print(result: Splitting) -> None:

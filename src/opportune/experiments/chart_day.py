@@ -165,7 +165,7 @@ def day_reward_chart(result: DayComparison, name: str) -> Chart:
             }
         )
     base = alt.Chart(ROWS).encode(y=row_of_policy(), tooltip=tips("policy:Plan", "shown:Reward"))
-    zero = alt.Chart(alt.InlineData(values=[{"x": 0}])).mark_rule(color=INK).encode(x="x:Q")
+    zero = alt.Chart(alt.NamedData(name="zero")).mark_rule(color=INK).encode(x="x:Q")
     axis = plain_axis(6)
     x = alt.X("value:Q", title=f"reward per day beside {row_name(first)} (%)", axis=axis)
     bar = base.mark_bar(height=8, yOffset=7, cornerRadius=2).encode(
@@ -181,7 +181,9 @@ def day_reward_chart(result: DayComparison, name: str) -> Chart:
         caption=f"Reward per day beside {row_name(first)}, which earns "
         f"{wording.number(first.reward)} per day. All saw the same tasks; line: 95 % interval of "
         "the paired difference.",
-        spec=finished(named_rows(base, marks), ROW * max(1, len(rows)), text, rows=rows),
+        spec=finished(
+            named_rows(base, marks), ROW * max(1, len(rows)), text, rows=rows, zero=[{"x": 0}]
+        ),
         wide=True,
     )
 
@@ -231,8 +233,8 @@ def _lines(
     points = base.mark_point(filled=True, size=28, opacity=0).encode(
         tooltip=tips("line:Line", "period:Period", "shown:Value")
     )
-    zero = alt.Chart(alt.InlineData(values=[{"y": 0}])).mark_rule(color=TRACK).encode(y="y:Q")
-    return finished(alt.layer(zero, line, points), 260, text, rows=rows)
+    zero = alt.Chart(alt.NamedData(name="zero")).mark_rule(color=TRACK).encode(y="y:Q")
+    return finished(alt.layer(zero, line, points), 260, text, rows=rows, zero=[{"y": 0}])
 
 
 def _key(lines: Sequence[str]) -> tuple[Sample, ...]:

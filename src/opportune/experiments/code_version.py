@@ -18,7 +18,6 @@ COMPUTED_BY = (
     "simulate/*.py",
     "experiments/*.py",
     "experiments/papers/*/units.py",
-    "experiments/papers/lag/storing.py",
 )
 """Files of the package whose text decides results. Those of ``experiments`` that only report are
 among them, so that no list of modules can be out of date; a paper's tables and pictures are not."""

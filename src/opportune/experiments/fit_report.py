@@ -6,34 +6,18 @@ Needs the extra ``report``; reached only when a report is asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from opportune import __version__
-from opportune.experiments import fit_charts, fit_score_charts, page, wording
+from opportune.experiments import fit_charts, fit_score_charts, page, report_sections, wording
 from opportune.experiments.chart_style import Chart
 from opportune.experiments.page import Html
-from opportune.experiments.report import whole_page, write_page
+from opportune.experiments.report import whole_page
 from opportune.learning.fit.cautions import probability
 from opportune.learning.fit.instance import Fit
 from opportune.model.spelling import counted
 
 ROWS = 60
 """Rows of a table; the files have all."""
-
-
-def write_report(results: Sequence[Fit], path: Path, title: str, command: str = "") -> None:
-    """Write a page about a fit.
-
-    Args:
-        results: The fit, as the only one.
-        path: Where to; an existing file is replaced at once or not at all.
-        title: Heading of the page.
-        command: The command line that was typed, to be repeated.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    write_page(path, report_html(results[0], title, command))
 
 
 def report_html(fit: Fit, title: str, command: str = "") -> str:
@@ -102,7 +86,9 @@ def _arrivals_section(fit: Fit, shown: list[Chart]) -> Html:
     head = ["Task type", "Tasks", "Arrivals per step", "95 %", "Servers per task"]
     intro = f"One step is {fit.step.length:g} of the log's units of time: {fit.step.reason}."
     table = page.table("Arrival rates", head, rows)
-    return page.section("Arrivals", [page.grid(figures(charts, shown)), table], intro)
+    return page.section(
+        "Arrivals", [page.grid(report_sections.figures(charts, shown)), table], intro
+    )
 
 
 def _durations_section(fit: Fit, shown: list[Chart]) -> Html:
@@ -120,7 +106,7 @@ def _durations_section(fit: Fit, shown: list[Chart]) -> Html:
         for name, one in zip(fit.instance.task_types[:ROWS], fit.services.types, strict=False)
     ]
     head = ["Task type", "Mean steps", "95 %", "<Law", "Ended", "Not ended", "p of memoryless"]
-    parts = [*figures([] if chart is None else [chart], shown)]
+    parts = [*report_sections.figures([] if chart is None else [chart], shown)]
     parts.append(page.table("Durations", head, rows))
     differ = fit.services.p_servers
     if differ is not None:
@@ -149,9 +135,9 @@ def _scores_section(fit: Fit, shown: list[Chart]) -> Html:
     if scores is not None and scores.calibration is not None:
         more.insert(1, fit_score_charts.calibration_chart(scores.calibration, "fit-calibration"))
     known = [chart for chart in more if chart is not None]
-    parts: list[Html] = [page.grid(figures(maps, shown))]
+    parts: list[Html] = [page.grid(report_sections.figures(maps, shown))]
     if known:
-        parts.append(page.grid(figures(known, shown)))
+        parts.append(page.grid(report_sections.figures(known, shown)))
     if scores is not None and scores.losses:
         rows = [
             [model, f"{loss:.5f}", f"{error:.5f}"] for model, (loss, error) in scores.losses.items()
@@ -206,17 +192,3 @@ def listed(texts: Sequence[str], kind: str) -> Html:
         return Html("")
     items = page.joined(page.element("li", text) for text in texts)
     return page.element("ul", items, class_=kind) if kind else page.element("ul", items)
-
-
-def figures(charts: Sequence[Chart], shown: list[Chart]) -> list[Html]:
-    """Places for charts, which are added to those of the page."""
-    shown += charts
-    return [
-        page.figure(
-            chart.title,
-            page.plot(chart.name, chart.text, chart.least_width),
-            chart.caption,
-            page.key(chart.key, chart.pick),
-        )
-        for chart in charts
-    ]

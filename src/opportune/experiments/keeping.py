@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from opportune.experiments.code_version import code_version
-from opportune.experiments.papers.lag.storing import put
+from opportune.experiments.storing import put
 from opportune.kernels.loss import Trace
 
 

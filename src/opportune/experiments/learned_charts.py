@@ -12,7 +12,7 @@ import altair as alt
 from opportune.experiments.chart_style import DASHES, INK, SOFT, Row, ends, plain_axis, rounded
 from opportune.experiments.chart_style import rows_data as data_of
 from opportune.experiments.learned import FORCED, LearnedComparison
-from opportune.experiments.papers.lag.figures import Panel, Picture, panel
+from opportune.experiments.pictures import Panel, Picture, panel
 
 COLORS = {
     "lag-known": INK,

@@ -6,8 +6,6 @@ No script: the pictures are drawn beforehand. Needs the extra ``report``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 
 from opportune import __version__
 from opportune.experiments import page
@@ -15,8 +13,7 @@ from opportune.experiments.learned import SHARES, LearnedComparison, LearnedRow
 from opportune.experiments.learned_charts import curve_picture, half_picture
 from opportune.experiments.learned_record import claims
 from opportune.experiments.page import Html
-from opportune.experiments.papers.lag.page import figure, static_page
-from opportune.experiments.papers.lag.storing import put
+from opportune.experiments.static_page import figure, static_page
 
 ABOUT = (
     "Nobody knows how well each server suits each type of task; it shows when a service ends. "
@@ -35,23 +32,6 @@ WORDS = (
     ("optimism", "posterior standard deviations added to an estimate before pricing"),
     ("p99", "99 of 100 tasks waited at most so many steps"),
 )
-
-
-def write_report(
-    results: Sequence[LearnedComparison], path: Path, title: str, command: str = ""
-) -> None:
-    """Write a page about one comparison of learners.
-
-    Args:
-        results: The comparison, as the only one.
-        path: Where to; its folder is made, an existing file is replaced at once or not at all.
-        title: Heading of the page.
-        command: The command line that was typed, to be repeated.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    put(path, report_html(results[0], title, command).encode(), "--report")
 
 
 def report_html(result: LearnedComparison, title: str, command: str = "") -> str:

@@ -18,7 +18,7 @@ from opportune.experiments.chart_style import (
     rounded,
     rows_data,
 )
-from opportune.experiments.papers.lag.figures import Panel, Picture, panel
+from opportune.experiments.pictures import Panel, Picture, panel
 from opportune.experiments.queue import ORACLE, QueueComparison
 
 COLORS = {

@@ -7,38 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 from opportune import __version__
 from opportune.experiments import page
 from opportune.experiments.page import Html
-from opportune.experiments.papers.lag.page import figure, static_page
-from opportune.experiments.papers.lag.storing import put
 from opportune.experiments.queue import ORACLE, QueueComparison, QueueRow
 from opportune.experiments.queue_charts import cost_picture, queue_picture
+from opportune.experiments.static_page import figure, static_page
 
 ABOUT = (
     "Tasks wait in one queue; in each step one of them is tried by one server, which succeeds with "
     "a probability that depends on both and that nobody was told. All policies and the oracle, "
     "which knows the probabilities, see the same tasks and the same luck."
 )
-
-
-def write_report(
-    results: Sequence[QueueComparison], path: Path, title: str, command: str = ""
-) -> None:
-    """Write a page about one comparison of queue policies.
-
-    Args:
-        results: The comparison, as the only one.
-        path: Where to; its folder is made, an existing file is replaced at once or not at all.
-        title: Heading of the page.
-        command: The command line that was typed, to be repeated.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    put(path, report_html(results[0], title, command).encode(), "--report")
 
 
 def report_html(result: QueueComparison, title: str, command: str = "") -> str:

@@ -5,9 +5,6 @@ Needs the extra ``report``; reached only when a report is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import altair as alt
 import numpy as np
 
@@ -32,22 +29,7 @@ from opportune.experiments.chart_style import (
 )
 from opportune.experiments.page import Html
 from opportune.experiments.replay import LOGGED, Replay, ReplayRow
-from opportune.experiments.report import whole_page, write_page
-
-
-def write_report(results: Sequence[Replay], path: Path, title: str, command: str = "") -> None:
-    """Write a page about policies on a log.
-
-    Args:
-        results: The result, as the only one.
-        path: Where to; an existing file is replaced at once or not at all.
-        title: Heading of the page.
-        command: The command line that was typed, to be repeated.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    write_page(path, report_html(results[0], title, command))
+from opportune.experiments.report import whole_page
 
 
 def report_html(result: Replay, title: str, command: str = "") -> str:
@@ -63,7 +45,7 @@ def report_html(result: Replay, title: str, command: str = "") -> str:
         fit_report.listed(result.cautions, "warnings"),
         page.section(
             "What each policy would have earned",
-            [*fit_report.figures([reward_chart(result)], shown), _table(result)],
+            [*report_sections.figures([reward_chart(result)], shown), _table(result)],
             "The log is what really happened. Policies are simulated on the instance fitted to it.",
         ),
         page.section(

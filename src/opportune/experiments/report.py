@@ -10,12 +10,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 
 import vl_convert
@@ -32,27 +29,21 @@ HERE = "opportune.experiments"
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
-def write_report(
-    comparisons: Sequence[Comparison], path: Path, title: str, command: str = ""
-) -> None:
-    """Write a page about one comparison, or about a sweep of one instance over loads.
+def report_html(comparisons: Sequence[Comparison], title: str, command: str = "") -> str:
+    """A page about one comparison, or a sweep of one instance over loads: its text.
+
+    By ascending load; the middle load is shown at first.
 
     Args:
         comparisons: One, or several with the same instance and settings at different loads.
-        path: Where to; its folder is made, an existing file is replaced at once or not at all.
         title: Heading of the page.
         command: The command line that was typed, to be repeated; guessed if empty.
 
     Raises:
-        InputError: If there is no comparison, or the file cannot be written.
+        InputError: If there is no comparison.
     """
     if not comparisons:
         raise InputError(Problem("comparisons", "none", "at least one"))
-    write_page(path, report_html(comparisons, title, command))
-
-
-def report_html(comparisons: Sequence[Comparison], title: str, command: str = "") -> str:
-    """The page as text, by ascending load; the middle load is shown at first."""
     comparisons = sorted(comparisons, key=lambda one: one.instance.load)
     shown: list[Chart] = []
     parts: list[str] = []
@@ -146,30 +137,3 @@ def _embedded(value: object) -> str:
 
 def _read(name: str) -> str:
     return files(HERE).joinpath(name).read_text(encoding="utf-8")
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write beside the place and move there, so that no half-written page is ever seen.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    beside: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
-    except OSError as error:
-        if beside is not None:
-            Path(beside).unlink(missing_ok=True)
-        raise InputError(
-            Problem(
-                "report",
-                f"{path}: {error.strerror}",
-                "a file that can be written",
-                "name a place in a folder that you may write to",
-            )
-        ) from error

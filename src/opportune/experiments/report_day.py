@@ -5,32 +5,12 @@ Needs the extra ``report``; reached only when a report is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from opportune import __version__
-from opportune.experiments import chart_day, page, wording
+from opportune.experiments import chart_day, page, report_sections, wording
 from opportune.experiments.chart_style import Chart
 from opportune.experiments.day import DayComparison
 from opportune.experiments.page import Html
-from opportune.experiments.report import whole_page, write_page
-
-
-def write_report(
-    results: Sequence[DayComparison], path: Path, title: str, command: str = ""
-) -> None:
-    """Write a page about the first of these results.
-
-    Args:
-        results: One result.
-        path: Where to; an existing file is replaced at once or not at all.
-        title: Heading of the page.
-        command: The command line that was typed, to be repeated.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    write_page(path, report_html(results[0], title, command))
+from opportune.experiments.report import whole_page
 
 
 def report_html(result: DayComparison, title: str, command: str = "") -> str:
@@ -46,13 +26,16 @@ def report_html(result: DayComparison, title: str, command: str = "") -> str:
     parts = [page.element("p", headline(result), class_="headline")]
     charts = [chart_day.day_reward_chart(result, "day-reward")] if len(result.rows) > 1 else []
     parts.append(
-        page.section("Which plan earns how much", [*_figures(charts, shown), _rows_table(result)])
+        page.section(
+            "Which plan earns how much",
+            [*report_sections.figures(charts, shown), _rows_table(result)],
+        )
     )
     rates = [
         chart_day.day_rates_chart(result, "day-rates"),
         chart_day.day_duty_chart(result, "day-duty"),
     ]
-    parts.append(page.section("The day", [page.grid(_figures(rates, shown))]))
+    parts.append(page.section("The day", [page.grid(report_sections.figures(rates, shown))]))
     prices = [
         chart_day.day_price_chart(result, "day-demand"),
         chart_day.day_capacity_chart(result, "day-capacity"),
@@ -60,7 +43,7 @@ def report_html(result: DayComparison, title: str, command: str = "") -> str:
     parts.append(
         page.section(
             "Prices over the day",
-            [page.grid(_figures(prices, shown)), _periods_table(result)],
+            [page.grid(report_sections.figures(prices, shown)), _periods_table(result)],
             "Each period has prices of its own, found from those of the one before.",
         )
     )
@@ -83,19 +66,6 @@ def headline(result: DayComparison) -> str:
         f"{chart_day.row_name(first)}, earns {wording.number(first.reward)} per day. "
         f"Beside it: {beside}."
     )
-
-
-def _figures(charts: Sequence[Chart], shown: list[Chart]) -> list[Html]:
-    shown += charts
-    return [
-        page.figure(
-            chart.title,
-            page.plot(chart.name, chart.text, chart.least_width),
-            chart.caption,
-            page.key(chart.key, chart.pick),
-        )
-        for chart in charts
-    ]
 
 
 def _rows_table(result: DayComparison) -> Html:

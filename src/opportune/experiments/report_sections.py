@@ -58,7 +58,7 @@ def panel(comparison: Comparison, key: str, told: Html, shown: list[Chart]) -> H
     parts.append(
         page.section(
             "How many tasks are turned away",
-            [page.grid([*_figures([blocking], shown), report_tables.blocking_table(comparison)])],
+            [page.grid([*figures([blocking], shown), report_tables.blocking_table(comparison)])],
         )
     )
     parts.append(
@@ -136,7 +136,7 @@ def sweep_section(comparisons: Sequence[Comparison], shown: list[Chart]) -> Html
         chart_sweeps.sweep_blocking_chart(comparisons, "sweep-blocking"),
     ]
     table = report_tables.sweep_table(comparisons)
-    parts = [*_figures([share], shown), table, page.grid(_figures(pair, shown))]
+    parts = [*figures([share], shown), table, page.grid(figures(pair, shown))]
     return page.section("How it changes with the load", parts)
 
 
@@ -222,7 +222,7 @@ def words() -> Html:
     return page.section("Words", [page.definitions(pairs, "glossary")])
 
 
-def _figures(drawn: Sequence[Chart], shown: list[Chart]) -> list[Html]:
+def figures(drawn: Sequence[Chart], shown: list[Chart]) -> list[Html]:
     """Places for charts, which are noted as shown."""
     shown.extend(drawn)
     return [
@@ -240,8 +240,8 @@ def _laid_out(drawn: Sequence[Chart], shown: list[Chart]) -> Html:
     """Charts side by side, but those that need the whole width."""
     narrow = [one for one in drawn if not one.wide]
     wide = [one for one in drawn if one.wide]
-    first = [page.grid(_figures(narrow, shown))] if narrow else []
-    return page.joined([*first, *_figures(wide, shown)])
+    first = [page.grid(figures(narrow, shown))] if narrow else []
+    return page.joined([*first, *figures(wide, shown)])
 
 
 def instance_line(comparison: Comparison) -> Html:

@@ -5,30 +5,12 @@ Needs the extra ``report``; reached only when a report is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from opportune import __version__
-from opportune.experiments import chart_split, page, wording
+from opportune.experiments import chart_split, page, report_sections, wording
 from opportune.experiments.chart_style import Chart
 from opportune.experiments.page import Html
-from opportune.experiments.report import whole_page, write_page
+from opportune.experiments.report import whole_page
 from opportune.experiments.split import Splitting
-
-
-def write_report(results: Sequence[Splitting], path: Path, title: str, command: str = "") -> None:
-    """Write a page about the first of these results.
-
-    Args:
-        results: One result.
-        path: Where to; an existing file is replaced at once or not at all.
-        title: Heading of the page.
-        command: The command line that was typed, to be repeated.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    write_page(path, report_html(results[0], title, command))
 
 
 def report_html(result: Splitting, title: str, command: str = "") -> str:
@@ -44,21 +26,14 @@ def report_html(result: Splitting, title: str, command: str = "") -> str:
             chart_split.split_reward_chart(result, "split-reward"),
             chart_split.split_blocking_chart(result, "split-blocking"),
         ]
-    figures = [
-        page.figure(
-            chart.title,
-            page.plot(chart.name, chart.text, chart.least_width),
-            chart.caption,
-            page.key(chart.key, chart.pick),
-        )
-        for chart in charts
-    ]
+    shown: list[Chart] = []
+    figures = report_sections.figures(charts, shown)
     parts = [
         page.element("p", headline(result), class_="headline"),
         page.section("What a split costs", [*figures, _table(result)]),
         page.section("How this was made", [_provenance(result, command)]),
     ]
-    return whole_page(title, line, parts, charts)
+    return whole_page(title, line, parts, shown)
 
 
 def headline(result: Splitting) -> str:

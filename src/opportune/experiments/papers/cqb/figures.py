@@ -13,7 +13,7 @@ from opportune.experiments.papers.cqb.claims import LOWER_BOUND, Found
 from opportune.experiments.papers.cqb.merging import Measured, Slope
 from opportune.experiments.papers.cqb.plan_of_work import Setting
 from opportune.experiments.papers.cqb.tables import OURS
-from opportune.experiments.papers.lag.figures import Panel, Picture, panel
+from opportune.experiments.pictures import Panel, Picture, panel
 from opportune.experiments.queue_charts import color_of
 
 Row = dict[str, Any]

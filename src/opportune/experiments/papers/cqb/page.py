@@ -8,8 +8,8 @@ from typing import Any
 from opportune.experiments import page
 from opportune.experiments.page import Html
 from opportune.experiments.papers.cqb.claims import Verdict
-from opportune.experiments.papers.lag.figures import Picture
-from opportune.experiments.papers.lag.page import figure, static_page
+from opportune.experiments.pictures import Picture
+from opportune.experiments.static_page import figure, static_page
 
 Row = dict[str, Any]
 Made = tuple[Mapping[str, Sequence[Row]], Sequence[Verdict]]

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from opportune.experiments.papers.cqb.units import Arm, Piece, Place
-from opportune.experiments.papers.lag.units import Record
+from opportune.experiments.resume import Record
 
 Knobs = tuple[tuple[str, Any], ...]
 

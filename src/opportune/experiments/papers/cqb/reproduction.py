@@ -15,17 +15,17 @@ from typing import Any
 from opportune import __version__
 from opportune.errors import InputError, Problem
 from opportune.experiments.code_version import code_version
+from opportune.experiments.drawing import png
 from opportune.experiments.papers.cqb import claims, figures, tables
 from opportune.experiments.papers.cqb.claims import Found, Verdict
 from opportune.experiments.papers.cqb.merging import merged
 from opportune.experiments.papers.cqb.page import page_html
 from opportune.experiments.papers.cqb.plan_of_work import FULL, QUICK, Setting, settings
 from opportune.experiments.papers.cqb.units import Piece
-from opportune.experiments.papers.lag.drawing import png
-from opportune.experiments.papers.lag.figures import Picture
-from opportune.experiments.papers.lag.resume import Parts, finish
-from opportune.experiments.papers.lag.storing import csv_bytes, put
+from opportune.experiments.pictures import Picture
+from opportune.experiments.resume import Parts, finish
 from opportune.experiments.settings import Progress, Settings
+from opportune.experiments.storing import csv_bytes, put
 from opportune.model.catalog import DATA_VARIABLE, data_folder
 from opportune.model.queue_catalog import ROUTER_FEATURES, ROUTER_SCORES
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.experiments.papers.lag.units import Record, Watch
 from opportune.experiments.queue import ORACLE, REFERENCES, queue_plan, run_plans
+from opportune.experiments.resume import Record, Watch
 from opportune.model.queue import QueueInstance
 from opportune.model.queue_catalog import QueueChoice
 from opportune.model.queue_files import load_queue

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from opportune.experiments.chart_style import DASHES, INK, SOFT, plain_axis, rows_data
-from opportune.experiments.papers.lag.figures import Panel, Picture, panel
+from opportune.experiments.pictures import Panel, Picture, panel
 
 Row = dict[str, Any]
 

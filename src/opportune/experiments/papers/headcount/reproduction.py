@@ -12,6 +12,7 @@ from typing import Any
 
 from opportune.errors import InputError, Problem
 from opportune.experiments import page
+from opportune.experiments.drawing import png
 from opportune.experiments.page import Html
 from opportune.experiments.papers.headcount import reference
 from opportune.experiments.papers.headcount.figures import auto_picture, cells_picture
@@ -25,12 +26,11 @@ from opportune.experiments.papers.headcount.measurements import (
     solver_instances,
     solver_row,
 )
-from opportune.experiments.papers.lag import page as lag_page
-from opportune.experiments.papers.lag.drawing import png
-from opportune.experiments.papers.lag.figures import Picture
 from opportune.experiments.papers.lag.instances import available
-from opportune.experiments.papers.lag.storing import csv_bytes, put
+from opportune.experiments.pictures import Picture
 from opportune.experiments.settings import Progress
+from opportune.experiments.static_page import figure, static_page
+from opportune.experiments.storing import csv_bytes, put
 
 Row = dict[str, Any]
 
@@ -144,14 +144,12 @@ def _page(made: dict[str, list[Row]], pictures: Sequence[Picture], notes: Sequen
     parts = [
         page.element("p", headline(made["cells"]), class_="headline"),
         *(page.element("p", note) for note in notes),
-        page.section(
-            pictures[0].title, [lag_page.figure(pictures[0]), *_cell_tables(made["cells"])]
-        ),
+        page.section(pictures[0].title, [figure(pictures[0]), *_cell_tables(made["cells"])]),
         page.section("Solving HC-LP", [_solver_table(made["solver"])]),
         page.section("Deterministic durations", [_pathwise_table(made["pathwise"])]),
-        page.section(pictures[1].title, [lag_page.figure(pictures[1]), _auto_table(made["auto"])]),
+        page.section(pictures[1].title, [figure(pictures[1]), _auto_table(made["auto"])]),
     ]
-    return lag_page.static_page(TITLE, ABOUT, parts)
+    return static_page(TITLE, ABOUT, parts)
 
 
 def _cell_tables(rows: Sequence[Row]) -> list[Html]:

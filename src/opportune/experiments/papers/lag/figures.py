@@ -7,7 +7,6 @@ A picture is one or several panels. Hollow marks are the paper's, filled ones ou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import altair as alt
 
@@ -16,8 +15,6 @@ from opportune.experiments.chart_style import (
     LINE,
     SHAPES,
     SOFT,
-    Layers,
-    Spec,
     color_of,
     plain_axis,
     rows_data,
@@ -25,6 +22,7 @@ from opportune.experiments.chart_style import (
 from opportune.experiments.papers.lag import published
 from opportune.experiments.papers.lag.causes import Compared
 from opportune.experiments.papers.lag.tables import POLICY_NAMES, Row, difference, title_of
+from opportune.experiments.pictures import Panel, Picture, panel
 
 WIDE, NARROW = 470, 300
 """Width of a panel with one or two, and with three beside each other, in pixels."""
@@ -37,40 +35,6 @@ LOADS = [round(0.1 * i, 1) for i in range(1, 10)]
 
 TOP = 112
 """Upper end of the share axis; KIID-LP leaves the picture there."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A chart on its own axes.
-
-    Attributes:
-        title: What it is of.
-        text: The same for a person who cannot see it.
-        spec: Vega-Lite of fixed size, without ``config``.
-    """
-
-    title: str
-    text: str
-    spec: Spec
-
-
-@dataclass(frozen=True)
-class Picture:
-    """Panels that belong together.
-
-    Attributes:
-        name: Name of its files, letters and digits.
-        title: What it shows.
-        caption: How to read it.
-        panels: The charts.
-        columns: Panels beside each other.
-    """
-
-    name: str
-    title: str
-    caption: str
-    panels: tuple[Panel, ...]
-    columns: int
 
 
 def summary_picture(cells: Sequence[Compared]) -> Picture:
@@ -236,24 +200,6 @@ def samples_picture(rows: Sequence[Row], summary: Sequence[Row]) -> Picture:
         panels.append(panel(title_of(name), told, chart, (WIDE, alt.Step(30))))
     caption = "Dots: samples. Bar: their mean. Hollow: the paper's one sample. Load 0.7."
     return Picture("samples", "Ten samples instead of one", caption, tuple(panels), 2)
-
-
-def panel(title: str, text: str, chart: Layers, size: tuple[int, int | alt.Step]) -> Panel:
-    """The validated Vega-Lite of a panel.
-
-    Args:
-        title: What it is of.
-        text: For a person who cannot see it, without the title.
-        chart: Marks and data.
-        size: Width and height in pixels.
-
-    Raises:
-        altair.SchemaValidationError: If the chart is no valid Vega-Lite.
-    """
-    width, height = size
-    spec: Spec = chart.properties(width=width, height=height).to_dict()
-    del spec["$schema"], spec["config"]
-    return Panel(title, f"{title}: {text}.", spec)
 
 
 def _around(cell: Compared) -> Row:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import altair as alt
 
 from opportune.experiments.chart_style import INK, SOFT, TRACK, plain_axis, rows_data
-from opportune.experiments.papers.lag.figures import NARROW, Panel, Picture, panel
+from opportune.experiments.papers.lag.figures import NARROW
 from opportune.experiments.papers.lag.tables import Row, title_of
+from opportune.experiments.pictures import Panel, Picture, panel
 
 OWN = "var(--lag)"
 PAPER = "var(--greedy)"

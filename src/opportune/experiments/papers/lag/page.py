@@ -6,21 +6,16 @@ No script: the pictures are drawn beforehand. Needs the extra ``report``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
-from string import Template
 
-from opportune import __version__
 from opportune.experiments import page
 from opportune.experiments.page import Html
 from opportune.experiments.papers.lag import sections
 from opportune.experiments.papers.lag.causes import CAUSES
-from opportune.experiments.papers.lag.drawing import svg
-from opportune.experiments.papers.lag.figures import Picture
 from opportune.experiments.papers.lag.sections import Tables
+from opportune.experiments.pictures import Picture
+from opportune.experiments.static_page import figure, static_page
 
 TITLE = "The LAG paper, reproduced"
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""Nothing runs and nothing is fetched from anywhere."""
 
 ABOUT = (
     "Every table and figure of LAG: A Mean-Field Optimal Policy for Online Assignment with "
@@ -65,30 +60,6 @@ def page_html(
     return static_page(TITLE, ABOUT, [part for part in parts if part])
 
 
-def static_page(
-    title: str, about: str, parts: Sequence[str], brand: str = "Opportune paper reproduction"
-) -> str:
-    """A page that runs and fetches nothing, in the style of all pages.
-
-    Args:
-        title: Its heading.
-        about: What it is, in a sentence or two.
-        parts: Its sections.
-        brand: Above the heading.
-    """
-    style = files("opportune.experiments").joinpath("report.css").read_text(encoding="utf-8")
-    shell = files("opportune.experiments.papers.lag").joinpath("page.html")
-    return Template(shell.read_text(encoding="utf-8")).substitute(
-        title=page.escaped(title),
-        brand=page.escaped(brand),
-        about=page.escaped(about),
-        policy=POLICY,
-        style=style,
-        version=__version__,
-        body=page.joined(parts),
-    )
-
-
 def _differences(tables: Tables) -> list[Html]:
     keys = [key for key in CAUSES if any(cell.cause == key for cell in tables.sweep)]
     listed = [sections.differences_table(tables.sweep, key) for key in keys if key]
@@ -100,29 +71,3 @@ def _section(pictures: Mapping[str, Picture], name: str, *more: Html) -> Html:
     if name not in pictures:
         return Html("")
     return page.section(pictures[name].title, [figure(pictures[name]), *more])
-
-
-def figure(picture: Picture) -> Html:
-    """The panels side by side where there is room, each with its text for a screen reader."""
-    plots = [
-        page.element(
-            "div",
-            page.joined(
-                [
-                    page.element("h3", one.title),
-                    page.element(
-                        "div",
-                        svg(one, f"{picture.name}-{place}"),
-                        class_="plot",
-                        role="img",
-                        aria_label=one.text,
-                    ),
-                ]
-            ),
-            class_="panel",
-        )
-        for place, one in enumerate(picture.panels)
-    ]
-    caption = page.element("figcaption", picture.caption)
-    inside = page.element("div", page.joined(plots), class_=f"panels by-{picture.columns}")
-    return page.element("figure", page.joined([inside, caption]))

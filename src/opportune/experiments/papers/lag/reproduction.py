@@ -13,10 +13,9 @@ from pathlib import Path
 from opportune import __version__
 from opportune.errors import InputError, Problem
 from opportune.experiments.code_version import code_version
+from opportune.experiments.drawing import png
 from opportune.experiments.papers.lag import claims, figures, limits, tables
 from opportune.experiments.papers.lag.causes import Compared, implied_steps
-from opportune.experiments.papers.lag.drawing import png
-from opportune.experiments.papers.lag.figures import Picture
 from opportune.experiments.papers.lag.instances import (
     FIGURES,
     FULL,
@@ -29,12 +28,13 @@ from opportune.experiments.papers.lag.instances import (
     available,
 )
 from opportune.experiments.papers.lag.page import page_html
-from opportune.experiments.papers.lag.resume import Parts, Unit, finish
 from opportune.experiments.papers.lag.sections import REBUILT, Tables, headline
-from opportune.experiments.papers.lag.storing import csv_bytes, put
 from opportune.experiments.papers.lag.tables import Results, Row
 from opportune.experiments.papers.lag.units import Cell, Fluid, Point
+from opportune.experiments.pictures import Picture
+from opportune.experiments.resume import Parts, Unit, finish
 from opportune.experiments.settings import Progress, Settings
+from opportune.experiments.storing import csv_bytes, put
 
 PAGE = "lag.html"
 

@@ -16,7 +16,8 @@ from opportune.experiments.papers.lag.instances import (
     SUMMARY_LOAD,
 )
 from opportune.experiments.papers.lag.published import ROUNDING
-from opportune.experiments.papers.lag.units import PAPER_TRIALS, Record
+from opportune.experiments.papers.lag.units import PAPER_TRIALS
+from opportune.experiments.resume import Record
 from opportune.experiments.wording import signed
 
 Row = dict[str, Any]

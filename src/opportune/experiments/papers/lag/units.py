@@ -5,10 +5,8 @@ Each turns settings into a plain record, which decides every number that is told
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -16,17 +14,12 @@ from opportune.experiments.comparison import compare
 from opportune.experiments.fluid import fluid_attraction
 from opportune.experiments.metrics import half_width
 from opportune.experiments.records import comparison_record, finite
+from opportune.experiments.resume import Record, Watch
 from opportune.experiments.scale import ScaleRow, ScaleSettings, scale
 from opportune.experiments.settings import Settings
 from opportune.model.files import load_instance
 from opportune.model.loss import LossInstance
 from opportune.pricing.kiid import kiid_weights
-
-Record = dict[str, Any]
-"""Plain JSON: text, numbers, lists and dicts."""
-
-Watch = Callable[[], None]
-"""Called by a running piece now and then; raises if it is to stop."""
 
 TOLERANCE = 1e-6
 """Mean total variation distance below which a fluid path has arrived."""

@@ -38,8 +38,14 @@ def put(path: Path, content: bytes, option: str = "--out") -> None:
     except OSError as error:
         if beside is not None:
             Path(beside).unlink(missing_ok=True)
-        told = Problem(option, f"{path}: {error.strerror}", "a place that can be written to")
-        raise InputError(told) from error
+        raise InputError(
+            Problem(
+                option,
+                f"{path}: {error.strerror}",
+                "a place that can be written to",
+                "name one in a folder that you may write to",
+            )
+        ) from error
 
 
 def csv_bytes(rows: Sequence[dict[str, Any]]) -> bytes:

@@ -17,7 +17,7 @@ import vl_convert
 
 from opportune.experiments.chart_style import CONFIG, Spec
 from opportune.experiments.page import Html
-from opportune.experiments.papers.lag.figures import Panel, Picture
+from opportune.experiments.pictures import Panel, Picture
 
 SCALE = 1.5
 """Pixels of a PNG for each of a panel's."""

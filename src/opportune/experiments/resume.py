@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from opportune.experiments.backends import Workers
 from opportune.experiments.code_version import code_version
-from opportune.experiments.papers.lag.storing import put
-from opportune.experiments.papers.lag.units import Record, Watch
 from opportune.experiments.settings import Progress, Settings
+from opportune.experiments.storing import put
 from opportune.experiments.workers import Watch as PieceWatch
 from opportune.experiments.workers import run_pieces
+
+Record = dict[str, Any]
+"""Plain JSON: text, numbers, lists and dicts."""
+
+Watch = Callable[[], None]
+"""Called by a running piece now and then; raises if it is to stop."""
 
 
 class Unit(Protocol):
