@@ -15,6 +15,7 @@ The command line prints them as lines, JSON output and the service as objects.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -126,3 +127,17 @@ def shorten(value: object, limit: int = 60) -> str:
         text = f"a very long {type(value).__name__}"
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, of Python or NumPy; truth values are none."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def whole_problems(limits: Iterable[tuple[str, Any, int, int]]) -> list[Problem]:
+    """Those of (name, value, least, most) that are no whole number from least to most."""
+    return [
+        Problem(name, shorten(value), f"a whole number from {least} to {most}")
+        for name, value, least, most in limits
+        if not is_whole(value) or not least <= value <= most
+    ]

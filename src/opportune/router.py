@@ -25,7 +25,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.allocate import PlanTables, Task
 from opportune.kernels.live import Explained, draw_words, explained_of, pick_explained
 from opportune.model.duration import Deterministic
@@ -201,7 +201,7 @@ class Router:
             InputError: If there never was such a decision; nothing has changed then.
         """
         with self._lock:
-            whole = isinstance(decision, (int, np.integer)) and not isinstance(decision, bool)
+            whole = is_whole(decision)
             if not whole or not 1 <= decision <= self._last:
                 raise InputError(
                     Problem(
@@ -281,7 +281,7 @@ class Router:
         return Decision(number, name, (), (), (), (), self.plan.policy, reason)
 
     def _type_index(self, task_type: int | str) -> int:
-        whole = isinstance(task_type, (int, np.integer)) and not isinstance(task_type, bool)
+        whole = is_whole(task_type)
         if whole and 0 <= int(task_type) < len(self._k):
             return int(task_type)
         if isinstance(task_type, str) and task_type in self._types:
@@ -322,7 +322,7 @@ def _capacities(capacity: int | Sequence[int], n_servers: int) -> list[int]:
         told = f"{len(given)} numbers"
         raise InputError(Problem("capacity", told, f"one per server, {n_servers}"))
     for r, slots in enumerate(given):
-        if not isinstance(slots, (int, np.integer)) or isinstance(slots, bool) or not slots >= 1:
+        if not is_whole(slots) or not slots >= 1:
             expected = "a whole number of slots, at least 1"
             raise InputError(Problem(f"capacity[{r}]", shorten(slots), expected))
     return [int(slots) for slots in given]

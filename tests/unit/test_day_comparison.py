@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_day() -> None:
         ({"replications": True}, "replications"),
         ({"seed": -1}, "seed: -1"),
         ({"policies": ()}, "none"),
-        ({"policies": ("lag", "lag")}, "every one once"),
+        ({"policies": ("lag", "lag")}, "every policy once"),
         ({"policies": ("lga",)}, "lga"),
     ],
 )

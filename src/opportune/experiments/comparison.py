@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem
+from opportune.errors import InputError
 from opportune.experiments.bounds import Bound, bound_at, further_bounds
 from opportune.experiments.metrics import half_width, percents
 from opportune.experiments.prices import (
@@ -23,7 +23,7 @@ from opportune.experiments.prices import (
     simulated_blocking,
 )
 from opportune.experiments.runs import Job, Runs, run_grid
-from opportune.experiments.settings import Progress, Settings
+from opportune.experiments.settings import Progress, Settings, row_of
 from opportune.model.loss import LossInstance
 from opportune.policies.base import Plan, check_plan, loss_policy
 from opportune.pricing import certificate
@@ -83,11 +83,7 @@ class Comparison:
         Raises:
             InputError: If that policy was not run.
         """
-        for row in self.policies:
-            if row.policy == policy:
-                return row
-        known = ", ".join(row.policy for row in self.policies)
-        raise InputError(Problem("policy", repr(policy), f"one of the rows: {known}"))
+        return row_of(self.policies, policy)
 
 
 def compare(

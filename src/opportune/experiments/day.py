@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, whole_problems
 from opportune.experiments.metrics import half_width
-from opportune.experiments.settings import Progress
+from opportune.experiments.settings import Progress, repeated_problems
 from opportune.model.day import Day
 from opportune.policies.base import Plan, loss_policy
 from opportune.pricing.day import DayPrices, price_day
@@ -49,20 +49,16 @@ class DaySettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        problems = []
-        for name, value, least, most in (
-            ("days", self.days, 1, 10**6),
-            ("replications", self.replications, 1, 10**5),
-            ("seed", self.seed, 0, 2**64 - 1),
-        ):
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not whole or not least <= value <= most:
-                told = f"a whole number from {least} to {most}"
-                problems.append(Problem(name, shorten(value), told))
-        doubles = sorted({one for one in self.policies if self.policies.count(one) > 1})
-        if doubles or not self.policies:
-            told = "at least one policy, every one once"
-            problems.append(Problem("policies", ", ".join(doubles) or "none", told))
+        problems = whole_problems(
+            (
+                ("days", self.days, 1, 10**6),
+                ("replications", self.replications, 1, 10**5),
+                ("seed", self.seed, 0, 2**64 - 1),
+            )
+        )
+        problems += repeated_problems(self.policies)
+        if not self.policies:
+            problems.append(Problem("policies", "none", "at least one policy"))
         if problems:
             raise InputError(problems)
         for one in self.policies:

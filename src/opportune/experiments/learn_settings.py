@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, whole_problems
 from opportune.experiments.backends import MAX_WORKERS, backend_problems
-from opportune.experiments.settings import MAX_REPLICATIONS
+from opportune.experiments.settings import MAX_REPLICATIONS, repeated_problems
 from opportune.model.hidden import MOST_TASKS
 from opportune.policies.beliefs import learned_policies_by_id, learned_policy, trait
 from opportune.simulate.learned import Forced, LearnedRun
@@ -45,21 +43,16 @@ class LearnSettings:
     forced: Forced = NOTHING_FORCED
 
     def __post_init__(self) -> None:
-        problems = []
-        for name, value, least, most in (
-            ("tasks", self.tasks, 0, MOST_TASKS),
-            ("replications", self.replications, 1, MAX_REPLICATIONS),
-            ("seed", self.seed, 0, 2**64 - 1),
-            ("workers", self.workers, 1, MAX_WORKERS),
-        ):
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not whole or not least <= value <= most:
-                told = f"a whole number from {least} to {most}"
-                problems.append(Problem(name, shorten(value), told))
+        problems = whole_problems(
+            (
+                ("tasks", self.tasks, 0, MOST_TASKS),
+                ("replications", self.replications, 1, MAX_REPLICATIONS),
+                ("seed", self.seed, 0, 2**64 - 1),
+                ("workers", self.workers, 1, MAX_WORKERS),
+            )
+        )
         problems += backend_problems(self.backend)
-        doubles = sorted({one for one in self.policies if self.policies.count(one) > 1})
-        if doubles:
-            problems.append(Problem("policies", ", ".join(doubles), "every policy once"))
+        problems += repeated_problems(self.policies)
         if problems:
             raise InputError(problems)
         for one in self.policies:

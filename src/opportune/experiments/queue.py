@@ -17,9 +17,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, whole_problems
 from opportune.experiments.metrics import half_width, standard_error
-from opportune.experiments.settings import MAX_REPLICATIONS, Progress
+from opportune.experiments.settings import (
+    EVERY,
+    MAX_REPLICATIONS,
+    Progress,
+    asked_ids,
+    repeated_problems,
+    row_of,
+)
 from opportune.model.queue import MAX_HORIZON, QueueInstance
 from opportune.model.queue_capacity import queue_capacity
 from opportune.model.queue_generator import QueueWorld
@@ -35,9 +42,6 @@ ORACLE = "oracle"
 REFERENCES = {"full-information": "outcomes", "best-single": "servers"}
 """Oracles that know something else: in a replay what will happen, or the mean rate of every server
 only, so that each task goes to the best server first."""
-
-EVERY = "all"
-"""In place of policy ids: every policy."""
 
 GROWING = 0.5
 """A queue is reported as growing when the last half of a run added at least this share of it."""
@@ -77,21 +81,16 @@ class QueueSettings:
             told = 'write ("optimistic",)'
             raise InputError(Problem("policies", repr(self.policies), "a tuple of ids", told))
         object.__setattr__(self, "policies", tuple(self.policies))
-        problems = []
-        for name, value, least, most in (
-            ("horizon", 2 if self.horizon is None else self.horizon, 2, MAX_HORIZON),
-            ("replications", self.replications, 1, MAX_REPLICATIONS),
-            ("seed", self.seed, 0, 2**64 - 1),
-            ("workers", self.workers, 1, 1024),
-            ("servers_at_once", self.servers_at_once, 1, 1000),
-        ):
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not whole or not least <= value <= most:
-                expected = f"a whole number from {least} to {most}"
-                problems.append(Problem(name, shorten(value), expected))
-        doubles = sorted({one for one in self.policies if self.policies.count(one) > 1})
-        if doubles:
-            problems.append(Problem("policies", ", ".join(doubles), "every policy once"))
+        problems = whole_problems(
+            (
+                ("horizon", 2 if self.horizon is None else self.horizon, 2, MAX_HORIZON),
+                ("replications", self.replications, 1, MAX_REPLICATIONS),
+                ("seed", self.seed, 0, 2**64 - 1),
+                ("workers", self.workers, 1, 1024),
+                ("servers_at_once", self.servers_at_once, 1, 1000),
+            )
+        )
+        problems += repeated_problems(self.policies)
         if problems:
             raise InputError(problems)
         for one in self.policies:
@@ -101,12 +100,7 @@ class QueueSettings:
     @property
     def policy_ids(self) -> tuple[str, ...]:
         """The policies to run: the ones named, the usual ones, or all."""
-        known = queue_policies_by_id()
-        if self.policies == (EVERY,):
-            return tuple(known)
-        if self.policies:
-            return self.policies
-        return tuple(one for one, policy in known.items() if getattr(policy, "usual", True))
+        return asked_ids(self.policies, queue_policies_by_id())
 
 
 @dataclass(frozen=True)
@@ -177,11 +171,7 @@ class QueueComparison:
         Raises:
             InputError: If that policy was not run.
         """
-        for row in self.rows:
-            if row.policy == policy:
-                return row
-        known = ", ".join(row.policy for row in self.rows)
-        raise InputError(Problem("policy", repr(policy), f"one of the rows: {known}"))
+        return row_of(self.rows, policy)
 
     def difference(self, policy: str, other: str) -> tuple[float, float]:
         """Mean time-averaged queue of a policy minus another's, and its standard error."""

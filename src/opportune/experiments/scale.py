@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, shorten, whole_problems
 from opportune.experiments.backends import MAX_WORKERS, Workers, backend_problems
 from opportune.experiments.metrics import half_width, percents
 from opportune.experiments.prices import blocking_of, demand_at, simulated_blocking
@@ -78,15 +78,13 @@ class ScaleSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", tuple(self.n))
         object.__setattr__(self, "m", tuple(self.m))
-        problems = [
-            Problem(name, shorten(value), f"a whole number from {least} to {most}")
-            for name, value, least, most in (
+        problems = whole_problems(
+            (
                 ("replications", self.replications, 1, MAX_REPLICATIONS),
                 ("seed", self.seed, 0, 2**64 - 1),
                 ("workers", self.workers, 1, MAX_WORKERS),
             )
-            if not _is_whole(value) or not least <= value <= most
-        ]
+        )
         problems += backend_problems(self.backend)
         if not self.n:
             problems.append(Problem("n", "none given", "at least one whole number"))
@@ -266,7 +264,3 @@ def _samples(runs: Runs, prices: Relaxation, exact: bool) -> Float:
         for i, own in enumerate(runs.blocking[:, 0]):
             bounds[i] = certificate.dual_value(instance, Demand(float(own)), prices.demand_price)
     return percents(runs.reward_per_step[:, 0], bounds)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

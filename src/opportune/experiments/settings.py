@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-import numpy as np
-
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, shorten, whole_problems
 from opportune.experiments.backends import MAX_WORKERS, backend_problems
 from opportune.policies.base import loss_policies_by_id, loss_policy
 
@@ -19,6 +18,49 @@ MAX_REPLICATIONS = 100_000
 
 EVERY = "all"
 """In place of policy ids: every policy that the instance admits."""
+
+
+def repeated_problems(policies: Sequence[str]) -> list[Problem]:
+    """What is wrong where a policy is asked for twice."""
+    doubles = sorted({one for one in policies if policies.count(one) > 1})
+    return [Problem("policies", ", ".join(doubles), "every policy once")] if doubles else []
+
+
+def asked_ids(policies: tuple[str, ...], known: Mapping[str, object]) -> tuple[str, ...]:
+    """The policies to run: the ones named, the usual ones if none is, or all.
+
+    Args:
+        policies: Ids as asked for; ``("all",)`` is every one.
+        known: The policies by id; those with ``usual = False`` run only when named.
+    """
+    if policies == (EVERY,):
+        return tuple(known)
+    return policies or tuple(one for one in known if getattr(known[one], "usual", True))
+
+
+class Named(Protocol):
+    """A row of a result, about a policy."""
+
+    @property
+    def policy(self) -> str:
+        """Policy id."""
+        ...
+
+
+R = TypeVar("R", bound=Named)
+
+
+def row_of(rows: Sequence[R], policy: str) -> R:
+    """The row of a policy id.
+
+    Raises:
+        InputError: If that policy was not run.
+    """
+    for row in rows:
+        if row.policy == policy:
+            return row
+    known = ", ".join(row.policy for row in rows)
+    raise InputError(Problem("policy", repr(policy), f"one of the rows: {known}"))
 
 
 @dataclass(frozen=True)
@@ -57,26 +99,20 @@ class Settings:
             told = "a tuple of ids"
             raise InputError(Problem("policies", repr(self.policies), told, 'write ("lag",)'))
         object.__setattr__(self, "policies", tuple(self.policies))
-        whole = (
-            ("steps", self.steps, 1, 10**15),
-            ("replications", self.replications, 1, MAX_REPLICATIONS),
-            ("seed", self.seed, 0, 2**64 - 1),
-            ("workers", self.workers, 1, MAX_WORKERS),
+        problems = whole_problems(
+            (
+                ("steps", self.steps, 1, 10**15),
+                ("replications", self.replications, 1, MAX_REPLICATIONS),
+                ("seed", self.seed, 0, 2**64 - 1),
+                ("workers", self.workers, 1, MAX_WORKERS),
+            )
         )
-        problems = []
-        for name, value, least, most in whole:
-            is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not is_whole or not least <= value <= most:
-                expected = f"a whole number from {least} to {most}"
-                problems.append(Problem(name, shorten(value), expected))
         problems += backend_problems(self.backend)
         if self.bounds not in ("quick", "all"):
             problems.append(Problem("bounds", shorten(self.bounds), "quick or all"))
         if self.price_at not in (None, "blocking"):
             problems.append(Problem("price_at", shorten(self.price_at), "blocking, or nothing"))
-        doubles = sorted({one for one in self.policies if self.policies.count(one) > 1})
-        if doubles:
-            problems.append(Problem("policies", ", ".join(doubles), "every policy once"))
+        problems += repeated_problems(self.policies)
         if problems:
             raise InputError(problems)
         for one in self.policies:
@@ -86,12 +122,7 @@ class Settings:
     @property
     def policy_ids(self) -> tuple[str, ...]:
         """The policies to run: the ones named, the usual ones, or all."""
-        known = loss_policies_by_id()
-        if self.policies == (EVERY,):
-            return tuple(known)
-        if self.policies:
-            return self.policies
-        return tuple(one for one, policy in known.items() if getattr(policy, "usual", True))
+        return asked_ids(self.policies, loss_policies_by_id())
 
     @property
     def by_name(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.logistic import (
     COVARIANCE,
     GRADIENT,
@@ -217,7 +217,7 @@ class LogisticEstimator:
 
     def __post_init__(self) -> None:
         for name, value in (("dimension", self.dimension), ("capacity", self.capacity)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise InputError(Problem(name, shorten(value), "a whole number of at least 1"))
         self._rule, self._settings = fitting(
             self.ridge, self.norm_bound, self.estimator, self.growth

@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.contexts import fill_units
 from opportune.kernels.learned import (
     EXPLORE,
@@ -126,7 +126,7 @@ class HiddenWorld:
             InputError: If there are fewer recorded tasks, nothing arrives, or a number is wrong.
         """
         most = MOST_TASKS if self.recorded is None else self.recorded.n_tasks
-        whole = isinstance(n_tasks, (int, np.integer)) and not isinstance(n_tasks, bool)
+        whole = is_whole(n_tasks)
         if not whole or not 1 <= n_tasks <= most:
             told = "tasks on record" if self.recorded is not None else "tasks"
             expected = f"a whole number of {told} from 1 to {most}"
@@ -197,7 +197,7 @@ def hidden_world(
     problems = []
     joined = np.zeros(instance.n_servers, dtype=np.int64)
     for name, number in (joins or {}).items():
-        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+        whole = is_whole(number)
         if name not in instance.servers:
             known = ", ".join(instance.servers[:8])
             problems.append(Problem("joins", shorten(name), f"a server: {known}"))

@@ -18,7 +18,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.contexts import departure_rates
 from opportune.model.axes import Quantity
 from opportune.model.checks import name_problems, number_problem, plain_array
@@ -200,7 +200,7 @@ def _number_problems(instance: QueueInstance) -> list[Problem]:
             problems.append(Problem(name, shorten(value), expected))
     for name, largest in (("n_servers", 10**4), ("horizon", MAX_HORIZON)):
         value = getattr(instance, name)
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        whole = is_whole(value)
         if not whole or not 1 <= value <= largest:
             problems.append(Problem(name, shorten(value), f"a whole number from 1 to {largest}"))
     if instance.oracle_knows not in KNOWLEDGE:

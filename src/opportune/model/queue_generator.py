@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.contexts import PROBE, WEIGHT, draw_uniform_contexts
 from opportune.kernels.streams import words
 from opportune.model.checks import number_problem
@@ -78,8 +78,7 @@ def hard_instance(
     """
     whole = (("horizon", horizon, 2), ("dimension", dimension, 1), ("servers", n_servers, 2))
     for name, value, least in whole:
-        is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not is_whole or not least <= value <= MAX_HORIZON:
+        if not is_whole(value) or not least <= value <= MAX_HORIZON:
             raise InputError(Problem(name, shorten(value), f"a whole number, at least {least}"))
     number = isinstance(arrival_rate, (int, float)) and not isinstance(arrival_rate, bool)
     if not number or not 0 <= arrival_rate < 0.5:

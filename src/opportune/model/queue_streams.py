@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.contexts import (
     ARRIVAL,
     CONTEXT,
@@ -54,7 +54,7 @@ class Feedback:
     repeated: float = 0.0
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.delay, (int, np.integer)) and not isinstance(self.delay, bool)
+        whole = is_whole(self.delay)
         if not whole or not 0 <= self.delay <= MAX_HORIZON:
             told = f"a whole number from 0 to {MAX_HORIZON}"
             raise InputError(Problem("delay", shorten(self.delay), told))
@@ -99,7 +99,7 @@ def queue_streams(
         ("horizon", horizon, MAX_HORIZON),
         ("servers_at_once", servers_at_once, MOST_AT_ONCE),
     ):
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        whole = is_whole(value)
         if not whole or not 1 <= value <= most:
             raise InputError(Problem(name, shorten(value), f"a whole number from 1 to {most}"))
     key = stream_key(seed, replication)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.streams import (
     DETERMINISTIC,
     EMPIRICAL,
@@ -32,7 +32,7 @@ def stream_key(seed: int, replication: int) -> Key:
     Raises:
         InputError: If the seed is not a whole number from 0 to 2**64 - 1.
     """
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
+    if not is_whole(seed) or not 0 <= seed < 2**64:
         raise InputError(Problem("seed", shorten(seed), "a whole number from 0 to 2**64 - 1"))
     if not 0 <= replication < 2**32:
         raise InputError(Problem("replication", shorten(replication), "from 0 to 2**32 - 1"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.allocate import WaterfillTables
 from opportune.kernels.fluid import (
     FluidScratch,
@@ -266,7 +266,7 @@ def attraction(
     problems = [
         Problem(name, shorten(value), "a whole number, at least 1")
         for name, value in (("starts", starts), ("steps", steps))
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1
+        if not is_whole(value) or value < 1
     ]
     if problems:
         raise InputError(problems)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, is_whole, shorten
 from opportune.kernels.learned import (
     ENDED,
     NEXT,
@@ -101,7 +101,7 @@ class LearnedRun:
         number = isinstance(self.growth, (int, float)) and not isinstance(self.growth, bool)
         if not number or not 0 <= self.growth < np.inf:
             problems.append(Problem("growth", shorten(self.growth), "a number of at least 0"))
-        whole = isinstance(self.least, (int, np.integer)) and not isinstance(self.least, bool)
+        whole = is_whole(self.least)
         if not whole or not self.least >= 1:
             problems.append(Problem("least", shorten(self.least), "a whole number of at least 1"))
         if problems:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, whole_problems
 from opportune.kernels.group import (
     CountState,
     GroupTables,
@@ -50,12 +50,11 @@ class Run:
     replication: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, least in (("steps", self.steps, 1), ("warm_up", self.warm_up, 0)):
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not whole or not least <= value <= MAX_STEPS:
-                raise InputError(
-                    Problem(name, shorten(value), f"a whole number from {least} to {MAX_STEPS:.0e}")
-                )
+        problems = whole_problems(
+            (("steps", self.steps, 1, MAX_STEPS), ("warm_up", self.warm_up, 0, MAX_STEPS))
+        )
+        if problems:
+            raise InputError(problems)
 
 
 def default_warm_up(instance: LossInstance, steps: int) -> int:

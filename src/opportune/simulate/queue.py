@@ -15,7 +15,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, whole_problems
 from opportune.kernels.queue import (
     ATTEMPTS,
     DEPARTED,
@@ -73,19 +73,15 @@ class QueueRun:
     switch: int | None = None
 
     def __post_init__(self) -> None:
-        problems = []
-        for name, value, least, most in (
-            ("horizon", self.horizon, 1, MAX_HORIZON),
-            ("replications", self.replications, 1, 2**31),
-            ("first", self.first, 0, 2**31),
-            ("workers", self.workers, 1, 1024),
-            ("switch", 0 if self.switch is None else self.switch, 0, FOREVER),
-        ):
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not whole or not least <= value <= most:
-                problems.append(
-                    Problem(name, shorten(value), f"a whole number from {least} to {most}")
-                )
+        problems = whole_problems(
+            (
+                ("horizon", self.horizon, 1, MAX_HORIZON),
+                ("replications", self.replications, 1, 2**31),
+                ("first", self.first, 0, 2**31),
+                ("workers", self.workers, 1, 1024),
+                ("switch", 0 if self.switch is None else self.switch, 0, FOREVER),
+            )
+        )
         if problems:
             raise InputError(problems)
 

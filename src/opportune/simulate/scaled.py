@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, whole_problems
 from opportune.kernels.allocate import WaterfillTables
 from opportune.kernels.loss import Window
 from opportune.kernels.scaled import (
@@ -59,17 +59,14 @@ class ScaledRun:
     replication: int = 0
 
     def __post_init__(self) -> None:
-        problems = []
-        for name, value, least, most in (
-            ("n", self.n, 1, MAX_SERVER_STEPS),
-            ("m", self.m, 1, MAX_SERVER_STEPS),
-            ("steps", self.steps, 1, MAX_STEPS),
-            ("warm_up", self.warm_up, 0, MAX_STEPS),
-        ):
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not whole or not least <= value <= most:
-                expected = f"a whole number from {least} to {most:.3g}"
-                problems.append(Problem(name, shorten(value), expected))
+        problems = whole_problems(
+            (
+                ("n", self.n, 1, MAX_SERVER_STEPS),
+                ("m", self.m, 1, MAX_SERVER_STEPS),
+                ("steps", self.steps, 1, MAX_STEPS),
+                ("warm_up", self.warm_up, 0, MAX_STEPS),
+            )
+        )
         if not problems and self.copies * (self.warm_up + self.steps) > MAX_SERVER_STEPS:
             told = f"{self.copies:.3g} servers of a type for {self.warm_up + self.steps:.3g} steps"
             problems.append(

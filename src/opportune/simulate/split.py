@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, shorten
+from opportune.errors import InputError, Problem, whole_problems
 from opportune.kernels.allocate import SAMPLE, PlanTables
 from opportune.kernels.loss import Trace, Window, World
 from opportune.kernels.split import Deals, SplitState, run_split_arrivals
@@ -43,17 +43,13 @@ class Split:
     tries: int = 1
 
     def __post_init__(self) -> None:
-        problems = [
-            Problem(name, shorten(value), f"a whole number from 1 to {most:,}")
-            for name, value, most in (
-                ("subpools", self.subpools, 10**6),
-                ("redeal", 1 if self.redeal is None else self.redeal, MAX_STEPS),
-                ("tries", self.tries, 10**6),
+        problems = whole_problems(
+            (
+                ("subpools", self.subpools, 1, 10**6),
+                ("redeal", 1 if self.redeal is None else self.redeal, 1, MAX_STEPS),
+                ("tries", self.tries, 1, 10**6),
             )
-            if isinstance(value, bool)
-            or not isinstance(value, (int, np.integer))
-            or not 1 <= value <= most
-        ]
+        )
         if not problems and self.tries > self.subpools:
             told = f"{self.tries} of {self.subpools} sub-pools"
             problems.append(Problem("tries", told, f"at most {self.subpools}"))

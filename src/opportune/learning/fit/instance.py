@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from opportune.errors import InputError, Problem
+from opportune.errors import InputError, Problem, whole_problems
 from opportune.learning.fit.arrivals import Arrivals, fit_arrivals
 from opportune.learning.fit.cautions import cautions_of
 from opportune.learning.fit.drift import Drift, drift_test, noticed
@@ -75,15 +75,15 @@ class FitSettings:
     duration: object | None = None
 
     def __post_init__(self) -> None:
-        for field, value, least, most in (
-            ("--periods", self.periods, 1, MOST_PERIODS),
-            ("--types", 1 if self.types is None else self.types, 1, MOST_PERIODS),
-            ("--seed", self.seed, 0, 2**64 - 1),
-        ):
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not whole or not least <= value <= most:
-                told = f"a whole number from {least} to {most}"
-                raise InputError(Problem(field, str(value), told))
+        problems = whole_problems(
+            (
+                ("--periods", self.periods, 1, MOST_PERIODS),
+                ("--types", 1 if self.types is None else self.types, 1, MOST_PERIODS),
+                ("--seed", self.seed, 0, 2**64 - 1),
+            )
+        )
+        if problems:
+            raise InputError(problems)
 
 
 @dataclass(frozen=True, eq=False)
