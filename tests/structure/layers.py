@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from tests.structure.sources import Source, functions
 
 LAYERS = (
-    ("errors",),
+    ("errors", "markup"),
     ("kernels",),
     ("model",),
     ("pricing", "learning"),

@@ -1,22 +1,17 @@
-"""Pieces of a page: escaped text, tables, figures, definition lists. Knows no result.
-
-Text is escaped unless it is :class:`Html`, which only functions of this package make.
-"""
+"""Pieces of a page: tables, figures, definition lists. Knows no result."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from opportune.markup import Html as Html
+from opportune.markup import element as element
+from opportune.markup import escaped as escaped
+from opportune.markup import joined as joined
+
 WIDE = 7
 """A table with more columns than this is set tighter."""
-
-
-class Html(str):
-    """Text that is markup already."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -45,25 +40,6 @@ SHAPES = {
     "cross": "M13.5 2.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
 }
 """The points of charts as paths around (15, 7)."""
-
-
-def escaped(text: str) -> Html:
-    """The text with markup characters replaced; markup stays as it is."""
-    return text if isinstance(text, Html) else Html(html.escape(text, quote=True))
-
-
-def joined(parts: Iterable[str], between: str = "\n") -> Html:
-    """Pieces one after the other."""
-    return Html(between.join(escaped(part) for part in parts))
-
-
-def element(tag: str, content: str, **attributes: str) -> Html:
-    """An element; write ``class_`` and ``aria_label`` for ``class`` and ``aria-label``."""
-    pairs = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escaped(value)}"'
-        for name, value in attributes.items()
-    )
-    return Html(f"<{tag}{pairs}>{escaped(content)}</{tag}>")
 
 
 def section(title: str, parts: Iterable[str], intro: str = "") -> Html:

@@ -42,10 +42,18 @@ def erlang_b(instance: LossInstance) -> float | None:
     if k is None or instance.server_duration is not None:
         return None
     offered = float(instance.arrival_rate @ instance.mean_duration)
+    return erlang_loss(offered, int(instance.servers_on_duty + 1e-9) // k)
+
+
+def erlang_loss(offered: float, lines: int) -> float:
+    """Erlang-B: the share of calls lost by ``lines`` lines, ``offered`` calls long at a time.
+
+    Implements: B_n = a B_{n-1} / (n + a B_{n-1}), B_0 = 1 (textbook, quoted); a = ``offered``.
+    """
     if not offered > 0:
         return 0.0
     inverse = 1.0  # 1/B by the recursion 1/B_n = 1 + n / (a B_{n-1})
-    for n in range(1, int(instance.servers_on_duty + 1e-9) // k + 1):
+    for n in range(1, lines + 1):
         inverse = 1.0 + n / offered * inverse
         if inverse == float("inf"):
             return 0.0
