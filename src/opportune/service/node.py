@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -29,6 +30,22 @@ MOST_POOLS = 1000
 """Pools of one node."""
 
 _log = structlog.get_logger("node")
+
+
+class Companion(Protocol):
+    """Works for the pools that this node owns, beside the requests: a planner, a learner.
+
+    A pool has one owner in the whole installation, so it has one planner and one learner: that is
+    their election. Both methods are called in the event loop's thread and must not block.
+    """
+
+    def owned(self, owner: PoolOwner) -> None:
+        """This node owns a pool from now on: at start, newly created, or taken over."""
+        ...
+
+    def ended(self, owner: PoolOwner) -> None:
+        """It does so no longer: handed over, lost, or the node closes. Ask it nothing more."""
+        ...
 
 
 def open_journal(settings: ServiceSettings, watch: WATCH | None = None) -> Journal:
@@ -71,6 +88,7 @@ class Node:
         self.keys = KeyFile(settings.key_file) if settings.key_file is not None else None
         self.limit = RateLimit(settings.rate, settings.burst)
         self.owners: dict[str, PoolOwner] = {}
+        self.companions: list[Companion] = []
         self.ready = False
         self._journal = journal or open_journal(settings, self.metrics.committed)
         self._planner = ThreadPoolExecutor(1, "planner")
@@ -100,10 +118,19 @@ class Node:
             gc.enable()
 
     def start(self) -> None:
-        """Let timers run; in the event loop's thread."""
+        """Let timers and companions run; in the event loop's thread."""
         for owner in self.owners.values():
-            owner.start()
+            self._begin(owner)
         self.ready = True
+
+    def _begin(self, owner: PoolOwner) -> None:
+        owner.start()
+        for companion in self.companions:
+            companion.owned(owner)
+
+    def _end(self, owner: PoolOwner) -> None:
+        for companion in self.companions:
+            companion.ended(owner)
 
     def _own(self, pool: str) -> PoolOwner:
         settings = self.settings
@@ -136,8 +163,9 @@ class Node:
             raise refusal("invalid", f"pool {pool!r}: {error}") from error
         if len(self.owners) >= MOST_POOLS:
             raise refusal("conflict", f"there are {MOST_POOLS} pools; one node has no more")
-        self.owners[pool] = self._own(pool)
-        return self.owners[pool]
+        owner = self.owners[pool] = self._own(pool)
+        self._begin(owner)
+        return owner
 
     async def make_plan(self, pool: str, plan_id: str, policy: str) -> PlanDocument:
         """Price a pool as it is now and plan for it, in a thread of its own.
@@ -161,6 +189,7 @@ class Node:
         self.stop()
         self._planner.shutdown(wait=False, cancel_futures=True)
         for owner in self.owners.values():
+            self._end(owner)
             await owner.close()
         await asyncio.get_running_loop().run_in_executor(None, self._journal.close)
         _log.info("closed", pools=len(self.owners))
