@@ -12,8 +12,10 @@ import psycopg
 import pytest
 
 from opportune.errors import InputError
+from opportune.service import postgres
 from opportune.service.journal import (
     Append,
+    DoubtfulError,
     JournalError,
     Record,
     SequenceError,
@@ -175,20 +177,57 @@ def test_records_of_another_owner_are_not_taken_for_ours(nodes: list[PostgresJou
     assert data(new) == [b"1"]
 
 
-def test_a_database_that_stays_away_fails_appends_from_then_on(
+def test_a_database_that_stays_away_fails_appends_until_it_is_back(
     schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = PostgresJournal(postgres_url(), schema=schema, patience=0.3)
     token = journal.acquire("a")
-    monkeypatch.setattr(journal, "_url", "postgresql://user:secret@127.0.0.1:1/nowhere")
-    journal._write.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_url", "postgresql://user:secret@127.0.0.1:1/nowhere")
+        journal._write.close()
+        for _ in range(2):
+            error = write_at(journal, token, 1, b"1").exception(WAIT)
+            assert isinstance(error, DoubtfulError)
+            assert "when it is back" in str(error)
+            assert "secret" not in str(error)
+        assert data(journal) == []
+    written(journal, "a", token, b"1")
+    assert data(journal) == [b"1"]
+    journal.close()
+
+
+def test_a_full_disk_of_the_database_is_not_the_end(
+    nodes: list[PostgresJournal], schema: str
+) -> None:
+    """A trigger raises what the database raises when a file cannot be extended."""
+    journal = nodes[0]
+    token = journal.acquire("a")
+    execute(
+        "CREATE FUNCTION full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
+        "'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$",
+        schema=schema,
+    )
+    execute("CREATE TRIGGER full BEFORE INSERT ON frame EXECUTE FUNCTION full()", schema=schema)
     for _ in range(2):
         error = write_at(journal, token, 1, b"1").exception(WAIT)
         assert isinstance(error, JournalError)
-        assert "mend it" in str(error).lower()
-        assert "secret" not in str(error)
+        assert "Free some space" in str(error)
+    execute("DROP TRIGGER full ON frame", schema=schema)
+    written(journal, "a", token, b"1")
+    assert data(journal) == [b"1"]
+
+
+def test_a_fault_of_the_database_is_the_end(
+    nodes: list[PostgresJournal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = nodes[0]
+    token = journal.acquire("a")
+    monkeypatch.setattr(postgres, "INSERT", "SELECT 1 / 0, %s, %s, %s, %s, %s, %s")
+    for _ in range(2):
+        with pytest.raises(JournalError, match="Mend it"):
+            write_at(journal, token, 1, b"1").result(WAIT)
+        monkeypatch.undo()
     assert data(journal) == []
-    journal.close()
 
 
 # ---------------------------------------------------------------------------------- damage

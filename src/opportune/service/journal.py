@@ -76,7 +76,15 @@ class JournalError(OpportuneError):
     """The journal could not do what it was asked; nothing of it was written."""
 
 
-class StaleTokenError(JournalError):
+class NotOwnerError(JournalError):
+    """Whoever appends is not the pool's owner (any more); for certain nothing was written."""
+
+
+class DoubtfulError(JournalError):
+    """The storage was lost in the middle: what was appended may be written, or may be not."""
+
+
+class StaleTokenError(NotOwnerError):
     """Somebody else has acquired the pool since: this owner may not write any more."""
 
     def __init__(self, pool: str, token: int, present: int) -> None:

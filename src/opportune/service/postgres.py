@@ -28,17 +28,14 @@ from opportune.service.frames import Job, closed_error, pack
 from opportune.service.journal import (
     WATCH,
     Append,
+    DoubtfulError,
     JournalError,
+    NotOwnerError,
     Snapshot,
     append_problem,
     snapshot_problem,
 )
-from opportune.service.postgres_reading import (
-    PostgresReader,
-    Row,
-    first_line,
-    shown,
-)
+from opportune.service.postgres_reading import PostgresReader, Row, first_line, shown
 from opportune.service.postgres_schema import check_name, migrate
 
 PATIENCE = 10.0
@@ -76,7 +73,7 @@ DELETE FROM snapshot WHERE pool = %(pool)s AND sequence NOT IN (
 """
 
 
-class LeaseOverError(JournalError):
+class LeaseOverError(NotOwnerError):
     """The owner's lease has ended, so it may not write, though nobody has taken over yet."""
 
     def __init__(self, pool: str) -> None:
@@ -114,10 +111,10 @@ class PostgresJournal(PostgresReader):
         check_name(schema)
         self._watch, self._patience = watch, patience
         self._failed: JournalError | None = None
-        self._url = url
+        self._url, self.schema = url, schema
         self._options = f"-c search_path={schema} -c synchronous_commit=on"
         try:
-            self._write = self._connect()
+            self._write = self.connect()
         except psycopg.OperationalError as error:
             raise InputError(
                 Problem("--database", shown(url), "a database that answers", first_line(error))
@@ -138,7 +135,12 @@ class PostgresJournal(PostgresReader):
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
-    def _connect(self) -> psycopg.Connection[Row]:
+    def connect(self) -> psycopg.Connection[Row]:
+        """A connection of its own, in the journal's schema and in autocommit mode.
+
+        Raises:
+            psycopg.OperationalError: If the database does not answer.
+        """
         return psycopg.connect(
             self._url,
             autocommit=True,
@@ -249,7 +251,7 @@ class PostgresJournal(PostgresReader):
     def _wait_for_database(self, deadline: float, error: Exception) -> None:
         while True:
             try:
-                self._write = self._connect()
+                self._write = self.connect()
                 return
             except psycopg.OperationalError:
                 if time.monotonic() >= deadline:
@@ -296,7 +298,11 @@ class PostgresJournal(PostgresReader):
         return {tuple(row) for row in found}
 
     def _storage_error(self, error: psycopg.Error) -> JournalError:
-        """The error as ours; after any but a full disk nothing more is written."""
+        """The error as ours; after any but a full disk or a lost database nothing is written."""
+        if isinstance(error, psycopg.OperationalError) and self._write.closed:
+            told = f"{shown(self._url)}: {first_line(error)}"
+            remedy = "ask again when it is back"
+            return DoubtfulError(Problem("journal", told, "a database that answers", remedy))
         full = isinstance(error, psycopg.errors.DiskFull)
         failure = JournalError(
             Problem(

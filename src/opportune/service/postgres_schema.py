@@ -52,7 +52,26 @@ ALTER TABLE pool
     ADD COLUMN lease_until TIMESTAMPTZ; -- by the clock of the database, NULL without a lease
 """
 
-STEPS: tuple[str, ...] = (TABLES, LEASES)
+NODES = """
+CREATE TABLE node (                     -- the nodes that run
+    name TEXT PRIMARY KEY,
+    address TEXT NOT NULL,              -- where it answers
+    lease_until TIMESTAMPTZ NOT NULL    -- by the clock of the database
+);
+CREATE TABLE api_key (
+    prefix TEXT PRIMARY KEY,
+    digest TEXT NOT NULL,               -- SHA-256 of the secret
+    scopes TEXT[] NOT NULL,
+    note TEXT NOT NULL,
+    created DOUBLE PRECISION NOT NULL   -- seconds
+);
+CREATE TABLE installation (
+    secret TEXT NOT NULL                -- what nodes show one another when they forward
+);
+INSERT INTO installation VALUES (replace(gen_random_uuid()::text || gen_random_uuid(), '-', ''));
+"""
+
+STEPS: tuple[str, ...] = (TABLES, LEASES, NODES)
 """Step 1, step 2, ..."""
 
 
