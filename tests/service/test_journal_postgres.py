@@ -183,7 +183,7 @@ def test_a_database_that_stays_away_fails_appends_until_it_is_back(
     journal = PostgresJournal(postgres_url(), schema=schema, patience=0.3)
     token = journal.acquire("a")
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "_url", "postgresql://user:secret@127.0.0.1:1/nowhere")
+        patch.setattr(journal, "url", "postgresql://user:secret@127.0.0.1:1/nowhere")
         journal._write.close()
         for _ in range(2):
             error = write_at(journal, token, 1, b"1").exception(WAIT)
@@ -203,16 +203,18 @@ def test_a_full_disk_of_the_database_is_not_the_end(
     journal = nodes[0]
     token = journal.acquire("a")
     execute(
-        "CREATE FUNCTION full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
+        "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
         "'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$",
         schema=schema,
     )
-    execute("CREATE TRIGGER full BEFORE INSERT ON frame EXECUTE FUNCTION full()", schema=schema)
+    execute(
+        "CREATE TRIGGER no_room BEFORE INSERT ON frame EXECUTE FUNCTION no_room()", schema=schema
+    )
     for _ in range(2):
         error = write_at(journal, token, 1, b"1").exception(WAIT)
         assert isinstance(error, JournalError)
         assert "Free some space" in str(error)
-    execute("DROP TRIGGER full ON frame", schema=schema)
+    execute("DROP TRIGGER no_room ON frame", schema=schema)
     written(journal, "a", token, b"1")
     assert data(journal) == [b"1"]
 

@@ -1,9 +1,9 @@
 """API keys: who may ask, and for what.
 
-A key is ``opp_PREFIX_SECRET``: the prefix finds it, the secret has 256 bits. The file of keys
-(JSON, readable by its owner only) holds SHA-256 of the secret, so reading it lets nobody in. A key
-is shown once, when it is made. The service reads the file again when it changes: a revoked key ends
-within a second.
+A key is ``opp_PREFIX_SECRET``: the prefix finds it, the secret has 256 bits. Only its SHA-256 is
+kept, so reading what is kept lets nobody in. A key is shown once, when it is made. One node keeps
+its keys in a file (JSON, readable by its owner only), several nodes in their database
+(``postgres_keys``). A revoked key ends within a second.
 """
 
 from __future__ import annotations
@@ -72,33 +72,27 @@ LOCAL = Caller("local", frozenset(SCOPES))
 _DUMMY = hashlib.sha256(b"").hexdigest()
 
 
-class KeyFile:
-    """The keys of an installation.
+class Keys:
+    """The keys of an installation, as they were last read."""
 
-    Args:
-        path: The file; it need not exist.
-
-    Raises:
-        InputError: If it is there and cannot be read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self) -> None:
         self._keys: dict[str, ApiKey] = {}
-        self._stamp: tuple[int, int, int] | None = None
-        self._looked = 0.0
-        self._read()
 
     @property
     def keys(self) -> tuple[ApiKey, ...]:
         """The keys, oldest first."""
         return tuple(self._keys.values())
 
+    @property
+    def place(self) -> str:
+        """Where they are kept, in words."""
+        raise NotImplementedError
+
     def create(self, scopes: Sequence[str], note: str = "") -> str:
         """Make a key and store it; the whole key, which is shown this once.
 
         Raises:
-            InputError: If a scope is unknown or the file cannot be written.
+            InputError: If a scope is unknown or the key cannot be stored.
         """
         unknown = [scope for scope in scopes if scope not in SCOPES]
         if unknown or not scopes:
@@ -106,16 +100,16 @@ class KeyFile:
             raise InputError(Problem("--scope", told, "any of " + ", ".join(SCOPES)))
         if not note.isprintable():
             raise InputError(Problem("--note", repr(note), "printable text"))
-        self._read()
         prefix, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
-        self._keys[prefix] = ApiKey(
-            prefix=prefix,
-            digest=_digest(secret),
-            scopes=[scope for scope in SCOPES if scope in scopes],
-            note=note,
-            created=time.time(),
+        self._add(
+            ApiKey(
+                prefix=prefix,
+                digest=_digest(secret),
+                scopes=[scope for scope in SCOPES if scope in scopes],
+                note=note,
+                created=time.time(),
+            )
         )
-        self._write()
         return f"{BRAND}_{prefix}_{secret}"
 
     def revoke(self, prefix: str) -> None:
@@ -128,8 +122,7 @@ class KeyFile:
         if prefix not in self._keys:
             known = ", ".join(self._keys) or "there are no keys"
             raise InputError(Problem("prefix", repr(prefix), f"the prefix of a key: {known}"))
-        del self._keys[prefix]
-        self._write()
+        self._remove(prefix)
 
     def caller(self, key: str) -> Caller | None:
         """Who holds a key; None if it is no key of ours. Takes the same time for any secret."""
@@ -141,6 +134,46 @@ class KeyFile:
         if stored is None or brand != BRAND or not same:
             return None
         return Caller(stored.prefix, frozenset(stored.scopes))
+
+    def look_again(self, now: float) -> None:
+        """Read the keys again if they have changed; called with every request, so it is quick.
+
+        Args:
+            now: Seconds of a clock that never goes back.
+        """
+        raise NotImplementedError
+
+    def _read(self) -> None:
+        raise NotImplementedError
+
+    def _add(self, key: ApiKey) -> None:
+        raise NotImplementedError
+
+    def _remove(self, prefix: str) -> None:
+        raise NotImplementedError
+
+
+class KeyFile(Keys):
+    """The keys of an installation of one node, in a file.
+
+    Args:
+        path: The file; it need not exist.
+
+    Raises:
+        InputError: If it is there and cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._looked = 0.0
+        self._read()
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self.path)
 
     def look_again(self, now: float) -> None:
         """Read the file if it has changed; at most once a second.
@@ -163,6 +196,15 @@ class KeyFile:
                 Problem("--keys", f"{self.path}: {error}", "a file written by `opportune keys`")
             ) from error
         self._keys = {key.prefix: key for key in keys}
+
+    def _add(self, key: ApiKey) -> None:
+        self._read()
+        self._keys[key.prefix] = key
+        self._write()
+
+    def _remove(self, prefix: str) -> None:
+        del self._keys[prefix]
+        self._write()
 
     def _write(self) -> None:
         """Replace the file in one step; nobody else may read it."""

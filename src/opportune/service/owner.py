@@ -5,6 +5,9 @@ reply goes out when they are on stable storage. While one write is on its way, t
 that is the group commit. A read waits for what it has seen. If a write fails, what was not written
 did not happen: its callers are told so, and the state is read from the journal again.
 
+Among several nodes an owner has a *tenure*: a lease with its token. An owner whose tenure is over
+answers that the pool has moved; whoever gave the tenure makes another owner.
+
 Everything here runs in the thread of the event loop; only the journal has a thread of its own.
 """
 
@@ -16,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future as ConcurrentFuture
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import structlog
@@ -24,10 +27,16 @@ import structlog
 from opportune.service import commands, engine, events
 from opportune.service.answers import Answer
 from opportune.service.idempotency import KeyMemory, Known, Ticket
-from opportune.service.journal import Append, Journal, JournalError, StaleTokenError
+from opportune.service.journal import (
+    Append,
+    Journal,
+    JournalError,
+    NotOwnerError,
+)
 from opportune.service.loading import load_pool
 from opportune.service.notes import Audited, Remembered, decode_note, encode_note
-from opportune.service.problems import Reply, problem, reply_of
+from opportune.service.pending import Request, Tenure, Waiting, remembered, unwritten
+from opportune.service.problems import RefusalError, Reply, moved, problem, reply_of
 from opportune.service.state import State
 
 Seen = TypeVar("Seen")
@@ -46,23 +55,6 @@ DRAWS_EACH = 64
 _log = structlog.get_logger("owner")
 
 
-class Waiting(NamedTuple):
-    """A caller whose reply goes out with a write."""
-
-    future: asyncio.Future[Reply]
-    reply: Reply
-    key: bytes | None = None
-
-
-class Request(NamedTuple):
-    """A command on its way: who waits for it, its key, who is to be noted, when it came."""
-
-    future: asyncio.Future[Reply]
-    asked: Ticket | None
-    audit: Audited | None
-    now: float
-
-
 class PoolOwner:
     """Owns one pool of a journal.
 
@@ -72,6 +64,7 @@ class PoolOwner:
         memory: Its idempotency keys, empty.
         snapshot_every: Records between two snapshots.
         watch: Told of every command.
+        tenure: For how long; None: for ever, and the clock is this machine's.
 
     Raises:
         JournalError: If the journal cannot be read.
@@ -84,14 +77,18 @@ class PoolOwner:
         memory: KeyMemory,
         snapshot_every: int = 50_000,
         watch: Watch | None = None,
+        tenure: Tenure | None = None,
     ) -> None:
         self.pool = pool
         self.keys = memory
         self.failed = ""
+        self.gone = False
+        self.now = time.time if tenure is None else tenure.clock
         self._journal = journal
         self._snapshot_every = snapshot_every
         self._watch = watch
-        self._token = journal.acquire(pool)
+        self._tenure = tenure
+        self.token = journal.acquire(pool) if tenure is None else tenure.token
         self._randomness = b""
         self._drawn = 0
         self._records: list[bytes] = []
@@ -120,7 +117,12 @@ class PoolOwner:
 
         Args:
             view: Reads the state and keeps nothing of it.
+
+        Raises:
+            RefusalError: If the state is not what is on stable storage, or another node owns it.
         """
+        if self.gone:
+            raise RefusalError(moved())
         seen = view(self.state)
         await self._settle()
         return seen
@@ -129,7 +131,7 @@ class PoolOwner:
         """Wait until everything decided so far is written.
 
         Raises:
-            JournalError: If it could not be written.
+            RefusalError: If it could not be written.
         """
         callers = self._callers if self._records else self._flight
         if callers is None:
@@ -138,7 +140,7 @@ class PoolOwner:
         callers.append(Waiting(future, _NOTHING))
         reply = await future
         if reply is not _NOTHING:
-            raise JournalError(())
+            raise RefusalError(reply)
 
     # ----------------------------------------------------------------------------- commands
 
@@ -153,6 +155,9 @@ class PoolOwner:
             audit: Who asked, if it is to be kept.
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        if self.gone:
+            future.set_result(moved())
+            return future
         if self.failed or self._recovering:
             told = self.failed or "the pool is being read from its journal"
             future.set_result(problem("unavailable", told))
@@ -188,7 +193,7 @@ class PoolOwner:
         key = None if asked is None else asked.key
         if asked is not None and (records or reply.status < 400):
             self.keys.begin(asked, now)
-            records.append(encode_note(_remembered(asked, reply, now)))
+            records.append(encode_note(remembered(asked, reply, now)))
             self.keys.place(asked.key, self._last + len(records))
         waiting = Waiting(request.future, reply, key)
         if records:
@@ -221,10 +226,6 @@ class PoolOwner:
                 return Reply(note.status, note.body, headers, note.media_type)
         return problem("internal", f"no reply in record {sequence}")
 
-    def now(self) -> float:
-        """Seconds of the node's clock."""
-        return time.time()
-
     def draws(self) -> Any:
         """32-bit fractions for one command."""
         if self._drawn + DRAWS_EACH > len(self._randomness):
@@ -245,7 +246,7 @@ class PoolOwner:
         self._scheduled = False
         if not self._records:
             return
-        append = Append(self.pool, self._token, self.loaded.written + 1, self._records)
+        append = Append(self.pool, self.token, self.loaded.written + 1, self._records)
         self._flight, self._records, self._callers = self._callers, [], []
         loop = asyncio.get_running_loop()
         written = self._journal.append(append)
@@ -276,15 +277,15 @@ class PoolOwner:
     def _fail(self, callers: list[Waiting], error: BaseException) -> None:
         """Nothing of a write, and of what was decided upon it, has happened."""
         _log.error("a write failed", pool=self.pool, reason=str(error))
-        reply = problem("unavailable", "it could not be written to the journal; nothing happened")
+        reply = unwritten(error, self._tenure is not None)
         for waiting in (*callers, *self._callers):
             if waiting.key is not None:
                 self.keys.forget(waiting.key)
             if not waiting.future.done():
                 waiting.future.set_result(reply)
         self._records, self._callers = [], []
-        self._reload()
-        if isinstance(error, StaleTokenError):
+        self._reload(error)
+        if isinstance(error, NotOwnerError):
             self.failed = "another node owns the pool now"
 
     def _recover(self) -> None:
@@ -293,8 +294,12 @@ class PoolOwner:
         if self._flight is None and not self._records:
             self._reload()
 
-    def _reload(self) -> None:
-        """Throw the state away and read the journal again."""
+    def _reload(self, error: BaseException | None = None) -> None:
+        """Throw the state away and read the journal again, or let another owner do so."""
+        if self._tenure is not None:
+            self.leave()
+            self._tenure.over(self.pool, self.token, error)
+            return
         try:
             self._load()
         except Exception as error:
@@ -302,19 +307,19 @@ class PoolOwner:
             _log.exception("the pool is out of service", pool=self.pool)
         else:
             self._recovering = False
-            self._schedule_tick(time.time())
+            self._schedule_tick(self.now())
 
     def _save_snapshot(self) -> ConcurrentFuture[None]:
         """Queue a snapshot of the state behind the append that is on its way."""
         found = self.loaded.snapshot(self._last)
         self._snapshot_at = found.sequence
-        return self._journal.save_snapshot(self.pool, self._token, found)
+        return self._journal.save_snapshot(self.pool, self.token, found)
 
     # ------------------------------------------------------------------------------- timers
 
     def start(self) -> None:
         """Let timers run."""
-        self._schedule_tick(time.time())
+        self._schedule_tick(self.now())
 
     def _schedule_tick(self, now: float) -> None:
         """Look at the pool again when something may happen by itself."""
@@ -331,10 +336,10 @@ class PoolOwner:
 
     def _tick(self) -> None:
         self._timer = None
-        now, when = time.time(), engine.next_deadline(self.state)
+        now, when = self.now(), engine.next_deadline(self.state)
         if when is not None and when <= now:
             self.ask(commands.Tick())
-        elif not self.failed:
+        elif not self.failed and not self.gone:
             self._schedule_tick(now)
 
     async def wait_beyond(self, sequence: int, seconds: float) -> bool:
@@ -354,6 +359,13 @@ class PoolOwner:
         """Number of the last record on stable storage."""
         return self.loaded.written
 
+    def leave(self) -> None:
+        """Take no more: from now on the pool has moved. What waits is still written."""
+        self.gone = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.wake()
+
     async def close(self) -> None:
         """Write what waits, and a snapshot if there is anything new in it."""
         if self._timer is not None:
@@ -365,18 +377,6 @@ class PoolOwner:
                 await asyncio.wrap_future(self._save_snapshot())
             except JournalError as error:  # the records have it all
                 _log.warning("no snapshot at the end", pool=self.pool, reason=str(error))
-
-
-def _remembered(asked: Ticket, reply: Reply, now: float) -> Remembered:
-    return Remembered(
-        now,
-        asked.key,
-        asked.fingerprint,
-        reply.status,
-        reply.body,
-        reply.headers,
-        reply.media_type,
-    )
 
 
 _NOTHING = Reply(204, b"")

@@ -111,7 +111,7 @@ class PostgresJournal(PostgresReader):
         check_name(schema)
         self._watch, self._patience = watch, patience
         self._failed: JournalError | None = None
-        self._url, self.schema = url, schema
+        self.url, self.schema = url, schema
         self._options = f"-c search_path={schema} -c synchronous_commit=on"
         try:
             self._write = self.connect()
@@ -142,7 +142,7 @@ class PostgresJournal(PostgresReader):
             psycopg.OperationalError: If the database does not answer.
         """
         return psycopg.connect(
-            self._url,
+            self.url,
             autocommit=True,
             options=self._options,
             connect_timeout=max(2, int(self._patience)),
@@ -300,14 +300,14 @@ class PostgresJournal(PostgresReader):
     def _storage_error(self, error: psycopg.Error) -> JournalError:
         """The error as ours; after any but a full disk or a lost database nothing is written."""
         if isinstance(error, psycopg.OperationalError) and self._write.closed:
-            told = f"{shown(self._url)}: {first_line(error)}"
+            told = f"{shown(self.url)}: {first_line(error)}"
             remedy = "ask again when it is back"
             return DoubtfulError(Problem("journal", told, "a database that answers", remedy))
         full = isinstance(error, psycopg.errors.DiskFull)
         failure = JournalError(
             Problem(
                 "journal",
-                f"{shown(self._url)}: {first_line(error)}",
+                f"{shown(self.url)}: {first_line(error)}",
                 "a database that can be written to",
                 "free some space" if full else "mend it, then restart",
             )
@@ -322,7 +322,7 @@ class PostgresJournal(PostgresReader):
         Raises:
             JournalError: Always.
         """
-        told = f"of {shown(self._url)} to {path}"
+        told = f"of {shown(self.url)} to {path}"
         raise JournalError(Problem("backup", told, "pg_dump, or an archive of the database"))
 
     def close(self) -> None:

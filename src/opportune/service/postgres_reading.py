@@ -34,7 +34,7 @@ class PostgresReader:
     """
 
     def __init__(self, url: str, connections: ConnectionPool[psycopg.Connection[Row]]) -> None:
-        self._url = url
+        self.url = url
         self.connections = connections
         self._closing = False
 
@@ -50,7 +50,7 @@ class PostgresReader:
             with self.connections.connection() as connection:
                 return connection.execute(query.encode(), values).fetchall()
         except (psycopg.OperationalError, PoolTimeout) as error:
-            told = f"{shown(self._url)}: {first_line(error)}"
+            told = f"{shown(self.url)}: {first_line(error)}"
             raise JournalError(Problem("journal", told, "a database that answers")) from error
 
     def pools(self) -> tuple[str, ...]:

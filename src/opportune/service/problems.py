@@ -131,6 +131,28 @@ def refusal(code: str, detail: str = "", items: Sequence[Problem] = ()) -> Refus
     return RefusalError(problem(code, detail, items))
 
 
+MOVED = "opportune-moved"
+"""A header of a 503: ``yes``, the pool is another node's and nothing was done; ``maybe``, its owner
+was lost before anybody knew. Nodes ask again themselves where they may."""
+
+
+def moved(certain: bool = True) -> Reply:
+    """The reply of a node that does not own the pool, or not any more.
+
+    Args:
+        certain: Whether nothing was done for sure.
+    """
+    if certain:
+        told = "the pool is moving to another node; nothing was done"
+    else:
+        told = (
+            "the storage was lost before it said whether this is done: "
+            "ask again with the same Idempotency-Key"
+        )
+    headers = {MOVED: "yes" if certain else "maybe", "retry-after": "1"}
+    return problem("unavailable", told, headers=headers)
+
+
 def reply_of(answer: Answer, now: float) -> Reply:
     """What the engine said, over HTTP.
 

@@ -6,8 +6,55 @@ import ipaddress
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from opportune.errors import InputError, Problem
+
+POSTGRES = ("postgresql://", "postgres://")
+"""What the URL of a database begins with."""
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """One node among several on a PostgreSQL database.
+
+    Attributes:
+        url: ``postgresql://user:password@host:port/database``.
+        schema: Of the tables; made if it is not there.
+        name: Of the node, to be read by people; empty: the name of the machine.
+        advertise: URL at which the other nodes reach it; empty: where it listens.
+        lease: Seconds after which the pools of a node that is silent are taken over.
+        hold: Seconds that a request waits for its pool to get an owner.
+        drain: Seconds for which a node that was told to stop forwards, after its pools are handed
+            over, so that load balancers and clients can turn away.
+
+    Raises:
+        InputError: Naming every setting that is wrong.
+    """
+
+    url: str
+    schema: str = "opportune"
+    name: str = ""
+    advertise: str = ""
+    lease: float = 2.0
+    hold: float = 10.0
+    drain: float = 2.0
+
+    def __post_init__(self) -> None:
+        problems = []
+        for name, least in (("lease", 0.2), ("hold", 0.0), ("drain", 0.0)):
+            value = getattr(self, name)
+            if not least <= value <= 3600.0:
+                problems.append(Problem(_option(name), str(value), f"{least:g} to 3600 seconds"))
+        if not self.url.startswith(POSTGRES):
+            problems.append(Problem("--database", self.url, "a URL: postgresql://..."))
+        if not self.name.isprintable() or len(self.name) > 63:
+            problems.append(Problem("--node", repr(self.name), "at most 63 printable characters"))
+        if self.advertise and not is_plain_url(self.advertise):
+            told = "such as http://10.0.0.5:8080, without a path"
+            problems.append(Problem("--advertise", self.advertise, told))
+        if problems:
+            raise InputError(problems)
 
 
 @dataclass(frozen=True)
@@ -28,6 +75,7 @@ class ServiceSettings:
         idempotency_keys: Idempotency keys remembered per pool.
         idempotency_seconds: How long.
         grace: Seconds for open requests when the service is told to stop.
+        cluster: The database of several nodes instead of a file; None: this is the only node.
 
     Raises:
         InputError: Naming every setting that is wrong.
@@ -46,9 +94,16 @@ class ServiceSettings:
     idempotency_keys: int = 100_000
     idempotency_seconds: float = 86_400.0
     grace: float = 10.0
+    cluster: ClusterSettings | None = None
 
     def __post_init__(self) -> None:
         problems = []
+        if self.cluster is not None and self.database is not None:
+            told = "a file, or the database of several nodes"
+            problems.append(Problem("--database", "both", told))
+        if self.cluster is not None and not self.cluster.advertise and is_any(self.host):
+            told = "an address that the other nodes reach, such as http://10.0.0.5:8080"
+            problems.append(Problem("--advertise", f"missing, with --host {self.host}", told))
         if not 0 <= self.port <= 65_535:
             problems.append(Problem("--port", str(self.port), "0 to 65535"))
         for name, least in (
@@ -87,6 +142,29 @@ def is_loopback(host: str) -> bool:
         return True
     try:
         return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def is_any(host: str) -> bool:
+    """Whether it means all addresses of the machine, so that it says nobody where to connect."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return host == ""
+
+
+def is_plain_url(url: str) -> bool:
+    """Whether a URL is ``http://HOST:PORT`` and nothing else."""
+    try:
+        parts = urlsplit(url)
+        return bool(
+            parts.scheme == "http"
+            and parts.hostname
+            and parts.port
+            and url.rstrip("/") == f"http://{parts.netloc}"
+            and "@" not in parts.netloc
+        )
     except ValueError:
         return False
 

@@ -1,0 +1,67 @@
+"""What an owner holds for its callers: who waits, for how long it owns, what is told on failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from opportune.service.idempotency import Ticket
+from opportune.service.journal import DoubtfulError, NotOwnerError
+from opportune.service.notes import Audited, Remembered
+from opportune.service.problems import Reply, moved, problem
+
+
+class Waiting(NamedTuple):
+    """A caller whose reply goes out with a write."""
+
+    future: asyncio.Future[Reply]
+    reply: Reply
+    key: bytes | None = None
+
+
+class Request(NamedTuple):
+    """A command on its way: who waits for it, its key, who is to be noted, when it came."""
+
+    future: asyncio.Future[Reply]
+    asked: Ticket | None
+    audit: Audited | None
+    now: float
+
+
+class Tenure(NamedTuple):
+    """For how long an owner owns its pool, among several nodes.
+
+    Attributes:
+        token: Its fencing token.
+        clock: Seconds of a clock that is the same on all nodes.
+        over: Told pool, token and error when the owner can go on no longer: another node has
+            replaced it, or the pool must be read again.
+    """
+
+    token: int
+    clock: Callable[[], float]
+    over: Callable[[str, int, BaseException | None], None]
+
+
+def remembered(asked: Ticket, reply: Reply, now: float) -> Remembered:
+    """The note of a reply to a request with a key."""
+    return Remembered(
+        now,
+        asked.key,
+        asked.fingerprint,
+        reply.status,
+        reply.body,
+        reply.headers,
+        reply.media_type,
+    )
+
+
+def unwritten(error: BaseException, among_nodes: bool) -> Reply:
+    """The reply to a request that is not written, or may be not."""
+    if among_nodes and isinstance(error, NotOwnerError):
+        return moved()
+    if isinstance(error, DoubtfulError):
+        return moved(certain=False)
+    told = "it could not be written to the journal; nothing happened"
+    return problem("unavailable", told, headers={"retry-after": "1"})
