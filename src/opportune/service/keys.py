@@ -13,6 +13,7 @@ import hmac
 import os
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +30,7 @@ BRAND = "opp"
 """What every key begins with, so that a scanner of repositories can find a leaked one."""
 
 LOOK_AGAIN = 1.0
-"""Seconds between two looks at the file."""
+"""Seconds between two looks at what is kept."""
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -72,11 +73,12 @@ LOCAL = Caller("local", frozenset(SCOPES))
 _DUMMY = hashlib.sha256(b"").hexdigest()
 
 
-class Keys:
+class Keys(ABC):
     """The keys of an installation, as they were last read."""
 
     def __init__(self) -> None:
         self._keys: dict[str, ApiKey] = {}
+        self._looked = 0.0
 
     @property
     def keys(self) -> tuple[ApiKey, ...]:
@@ -84,9 +86,9 @@ class Keys:
         return tuple(self._keys.values())
 
     @property
+    @abstractmethod
     def place(self) -> str:
         """Where they are kept, in words."""
-        raise NotImplementedError
 
     def create(self, scopes: Sequence[str], note: str = "") -> str:
         """Make a key and store it; the whole key, which is shown this once.
@@ -136,21 +138,27 @@ class Keys:
         return Caller(stored.prefix, frozenset(stored.scopes))
 
     def look_again(self, now: float) -> None:
-        """Read the keys again if they have changed; called with every request, so it is quick.
+        """Read the keys if they have changed; looks at most once a second.
 
         Args:
             now: Seconds of a clock that never goes back.
         """
-        raise NotImplementedError
+        if now - self._looked >= LOOK_AGAIN:
+            self._looked = now
+            if self._have_changed():
+                self._read()
 
-    def _read(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _have_changed(self) -> bool: ...
 
-    def _add(self, key: ApiKey) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _read(self) -> None: ...
 
-    def _remove(self, prefix: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _add(self, key: ApiKey) -> None: ...
+
+    @abstractmethod
+    def _remove(self, prefix: str) -> None: ...
 
 
 class KeyFile(Keys):
@@ -167,7 +175,6 @@ class KeyFile(Keys):
         super().__init__()
         self.path = path
         self._stamp: tuple[int, int, int] | None = None
-        self._looked = 0.0
         self._read()
 
     @property
@@ -175,16 +182,8 @@ class KeyFile(Keys):
         """The file."""
         return str(self.path)
 
-    def look_again(self, now: float) -> None:
-        """Read the file if it has changed; at most once a second.
-
-        Args:
-            now: Seconds of a clock that never goes back.
-        """
-        if now - self._looked >= LOOK_AGAIN:
-            self._looked = now
-            if _stamp(self.path) != self._stamp:
-                self._read()
+    def _have_changed(self) -> bool:
+        return _stamp(self.path) != self._stamp
 
     def _read(self) -> None:
         self._stamp = _stamp(self.path)

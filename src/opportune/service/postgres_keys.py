@@ -39,8 +39,8 @@ class PostgresKeys(Keys):
         """The database."""
         return shown(self._journal.url)
 
-    def look_again(self, now: float) -> None:
-        """Nothing: the node's heartbeat brings them (:meth:`took`)."""
+    def _have_changed(self) -> bool:
+        return False  # the node's heartbeat brings them
 
     def took(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """The rows of ``ALL_KEYS``, read by somebody else."""
