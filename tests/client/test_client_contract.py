@@ -160,7 +160,7 @@ def test_plans(client: Any) -> None:
     assert client.rollback_plan(pool).id == "two"
     assert client.shadow_plan(pool, "one").shadow
     assert client.unshadow_plan(pool) is None
-    document = client.get_plan(pool, "one")
+    document = client.get_plan(pool, "one").document
     assert document.servers == SERVERS
     assert client.put_plan(pool, document).id == "one"
     assert [plan.id for plan in client.list_plans(pool)] == ["one", "two"]

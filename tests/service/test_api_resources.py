@@ -74,7 +74,7 @@ def test_plans_are_made_activated_and_rolled_back() -> None:
         assert first["bound"] > 0
         second = client.good("POST", base, {"policy": "greedy", "activate": False})
         assert (second["id"], second["active"]) == ("plan-2", False)
-        document = client.good("GET", f"{base}/plan-1")
+        document = client.good("GET", f"{base}/plan-1")["document"]
         assert len(document["demand_price"]) == 2
         assert len(document["capacity_price"]) == 3
         copy = {**document, "id": "copy"}

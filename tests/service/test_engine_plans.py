@@ -30,7 +30,8 @@ from opportune.service.commands import (
 )
 from opportune.service.events import decode, encode
 from opportune.service.planning import plan_document, plan_pool
-from opportune.service.reading import decision_body, plan_bodies, pool_body
+from opportune.service.plan_reading import plan_bodies
+from opportune.service.reading import decision_body, pool_body
 from opportune.service.resources import Array, PlanDocument, ScoreRow, ServerSettings
 from opportune.service.routing import GREEDY, PRIORS, RANDOM, STALE
 from tests.service.pools import names, pool_of

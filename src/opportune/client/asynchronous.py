@@ -11,7 +11,6 @@ from opportune.service.answers import (
     AssignmentBody,
     DecisionBody,
     OutcomeBody,
-    PlanBody,
     PoolBody,
     RankBody,
     ScoresBody,
@@ -32,6 +31,7 @@ from opportune.service.api.bodies import (
     ReasonBody,
 )
 from opportune.service.commands import CreateTask, RankRequest, ReportOutcome
+from opportune.service.plan_bodies import PlanBody, PlanDetail
 from opportune.service.resources import (
     PlanDocument,
     PoolSettings,
@@ -283,16 +283,24 @@ class AsyncClient(AsyncConnection):
         """The stored plans, oldest first."""
         return await self.send(reading(path_of("pools", pool, "plans"), list[PlanBody]))
 
-    async def get_plan(self, pool: str, plan: str) -> PlanDocument:
-        """A plan with its prices and tables."""
-        return await self.send(reading(path_of("pools", pool, "plans", plan), PlanDocument))
+    async def get_plan(self, pool: str, plan: str) -> PlanDetail:
+        """A plan: how far it is, what came of it in the shadow, its prices and tables."""
+        return await self.send(reading(path_of("pools", pool, "plans", plan), PlanDetail))
 
     async def make_plan(
         self, pool: str, plan: NewPlan | None = None, *, key: Key = None
     ) -> PlanBody:
-        """Price the pool as it is declared and make a plan of it; by default put it in force."""
+        """Price the pool and make a plan of it; by default wait for it and put it in force.
+
+        With ``wait=False`` it comes back as it is being priced; ``get_plan`` tells how far it is.
+        """
         path, body = path_of("pools", pool, "plans"), NewPlan() if plan is None else plan
         return await self.send(writing("POST", path, PlanBody, body, key))
+
+    async def cancel_plan(self, pool: str, plan: str, *, key: Key = None) -> PlanBody:
+        """Do not make a plan that is being priced."""
+        path = path_of("pools", pool, "plans", plan, verb="cancel")
+        return await self.send(writing("POST", path, PlanBody, None, key))
 
     async def put_plan(self, pool: str, plan: PlanDocument, *, key: Key = None) -> PlanBody:
         """Store a plan that was made elsewhere; it is not in force yet."""

@@ -260,27 +260,6 @@ class ScoresBody(Struct, frozen=True, kw_only=True):
     pairs: int
 
 
-class PlanBody(Struct, frozen=True, kw_only=True):
-    """A stored plan, without its tables.
-
-    Attributes:
-        id, policy, source, bound, gap, note: As stored (``resources.PlanDocument``).
-        active: Whether it is in force.
-        shadow: Whether it decides beside the active one.
-        activated_at: When it was put in force last.
-    """
-
-    id: str
-    policy: str
-    source: str
-    bound: float | None
-    gap: float | None
-    note: str
-    active: bool
-    shadow: bool
-    activated_at: float | None
-
-
 class OutcomeBody(Struct, frozen=True, kw_only=True):
     """What is recorded for an assignment after a report.
 

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.service import events
+from opportune.service import applying_plans, dealing_events, events
+from opportune.service.resources import PoolSettings
 from opportune.service.settling import (
     count,
     end_task,
@@ -51,9 +52,6 @@ from opportune.service.state import (
     timers_of,
 )
 
-KEPT_PLANS = 16
-"""Plans that stay stored; the active one and the one before it always do."""
-
 _ENCODE = msgspec.msgpack.Encoder().encode
 _STRIKES = frozenset({"timed_out", "failed", "lost"})
 
@@ -68,6 +66,8 @@ def apply(state: State, event: events.Event) -> State:
 
 def _pool_put(state: State, event: events.PoolPut) -> None:
     before = None if state.settings is None else state.settings.heartbeat_timeout
+    if state.settings is not None and _unit(state.settings) != _unit(event.settings):
+        state.learned = None  # its scores were in another unit
     state.settings = event.settings
     if before is None or event.settings.heartbeat_timeout is None:
         for server in state.servers:  # heartbeats count from now, or not at all
@@ -77,6 +77,7 @@ def _pool_put(state: State, event: events.PoolPut) -> None:
     rebuild_ledger(state)
     state.timers = sorted(timers_of(state))
     forget_ended(state)
+    applying_plans.count_arrivals(state, event.settings.replan_window)
 
 
 def _task_type_put(state: State, event: events.TaskTypePut) -> None:
@@ -109,13 +110,21 @@ def _server_put(state: State, event: events.ServerPut) -> None:
     r = state.server_index.get(settings.id)
     if r is None:
         r = state.server_index[settings.id] = len(state.servers)
-        state.servers.append(Server(settings, event.generation, seen=event.time))
+        here = not event.away
+        state.servers.append(Server(settings, event.generation, seen=event.time, here=here))
         _add_column(state)
         state.routing = state.shadow_routing = None
     else:
         server = state.servers[r]
         if not server.present:  # a new generation: nothing of the old one counts
-            state.servers[r] = Server(settings, event.generation, seen=event.time)
+            state.servers[r] = Server(
+                settings,
+                event.generation,
+                seen=event.time,
+                hop=server.hop,
+                here=server.here,
+                to=server.to,
+            )
             state.routing = state.shadow_routing = None
         else:
             if server.settings.attributes != settings.attributes:
@@ -204,32 +213,13 @@ def _scores_put(state: State, event: events.ScoresPut) -> None:
     state.routing = state.shadow_routing = None
 
 
-def _plan_put(state: State, event: events.PlanPut) -> None:
-    state.plans[event.plan.id] = event.plan
-    kept = {*state.history[-2:], state.shadow}
-    for name in list(state.plans):
-        if len(state.plans) <= KEPT_PLANS:
-            break
-        if name not in kept and name != event.plan.id:
-            del state.plans[name]
-            state.activated.pop(name, None)
-            state.history = [other for other in state.history if other != name]
+def _unit(settings: PoolSettings) -> tuple[float, float]:
+    return settings.learner.low, settings.learner.high
+
+
+def _learned_put(state: State, event: events.LearnedPut) -> None:
+    state.learned = event.learned
     state.routing = state.shadow_routing = None
-
-
-def _plan_activated(state: State, event: events.PlanActivated) -> None:
-    if event.rollback:
-        state.history.pop()
-    else:
-        if not state.history or state.history[-1] != event.plan:
-            state.history = [*state.history[1 - KEPT_PLANS :], event.plan]
-        state.activated[event.plan] = event.time
-    state.routing = state.shadow_routing = None
-
-
-def _plan_shadowed(state: State, event: events.PlanShadowed) -> None:
-    state.shadow = event.plan
-    state.shadow_routing = None
 
 
 def _task_created(state: State, event: events.TaskCreated) -> None:
@@ -255,6 +245,8 @@ def _task_created(state: State, event: events.TaskCreated) -> None:
     if state.settings is not None and state.settings.reserve_after is not None:
         set_timer(state, event.time + state.settings.reserve_after, RESERVES, task.number)
     count(state, "created")
+    if state.arrivals is not None:
+        state.arrivals.note(event.time, task.task_type)
 
 
 def _offered(state: State, event: events.Offered) -> None:
@@ -277,8 +269,7 @@ def _offered(state: State, event: events.Offered) -> None:
     state.decisions[event.decision] = _ENCODE(event)
     count(state, "slots_offered", len(event.picks))
     if event.why.shadow is not None:
-        same = {pick.server for pick in event.picks} == set(event.why.shadow_picks)
-        count(state, "shadow_agreed" if same else "shadow_differed")
+        applying_plans.shadow_decided(state, event)
     if event.accepted:
         task.lease_until = event.until
         set_timer(state, event.until, LEASE_ENDS, task.number)
@@ -374,9 +365,9 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     events.QuarantineStarted: _quarantine_started,
     events.QuarantineEnded: _quarantine_ended,
     events.ScoresPut: _scores_put,
-    events.PlanPut: _plan_put,
-    events.PlanActivated: _plan_activated,
-    events.PlanShadowed: _plan_shadowed,
+    **applying_plans.APPLY,
+    **dealing_events.APPLY,
+    events.LearnedPut: _learned_put,
     events.TaskCreated: _task_created,
     events.Offered: _offered,
     events.TaskDropped: _task_dropped,

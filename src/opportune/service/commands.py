@@ -10,9 +10,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from opportune.service.dealing_records import Declared, Mover
+from opportune.service.plan_jobs import Rates, Then
 from opportune.service.resources import (
+    LearnedDocument,
     Name,
     PlanDocument,
+    PoolId,
     PoolSettings,
     PositiveSeconds,
     Score,
@@ -80,11 +84,37 @@ class PutScores(Command, frozen=True):
     replace: bool = False
 
 
+class RequestPlan(Command, frozen=True):
+    """Let a plan be made outside the request path (``plan_jobs.PlanJob`` for the fields)."""
+
+    plan: Name
+    policy: Name = "lag"
+    then: Then = "draft"
+    rates: Rates = "declared"
+    reason: Text = ""
+    seconds: PositiveSeconds = 600.0
+
+
+class StartPlan(Command, frozen=True):
+    """Pricing of a requested plan begins; after too many starts it is given up instead."""
+
+    plan: Name
+
+
+class EndPlan(Command, frozen=True):
+    """No plan comes of a request: ``detail`` says why; None if somebody canceled it."""
+
+    plan: Name
+    detail: str | None = None
+
+
 class PutPlan(Command, frozen=True):
-    """Store a plan; ``activate`` puts it in force at once."""
+    """Store a plan; ``activate`` puts it in force at once, ``shadow`` lets it decide beside."""
 
     plan: PlanDocument
     activate: bool = False
+    shadow: bool = False
+    reason: Text = ""
 
 
 class ActivatePlan(Command, frozen=True):
@@ -101,6 +131,12 @@ class ShadowPlan(Command, frozen=True):
     """Let a stored plan decide beside the active one: noted, not followed. None: no more."""
 
     plan: Name | None
+
+
+class PutLearned(Command, frozen=True):
+    """What the pool's learner knows now; its version follows the present one."""
+
+    learned: LearnedDocument
 
 
 class CreateTask(Command, frozen=True):
@@ -208,6 +244,32 @@ class ReportOutcome(Command, frozen=True):
     revision: Revision = 0
 
 
+class Follow(Command, frozen=True):
+    """Declare in a sub-pool what its whole declares (``dealing.Declared``)."""
+
+    declared: Declared
+
+
+class DealServers(Command, frozen=True):
+    """A deal: where the servers that are here go.
+
+    Attributes:
+        deal: Its number; an older one than the latest changes nothing.
+        partitions: Into how many sub-pools it deals.
+        to: Pool by server; who is not named stays.
+    """
+
+    deal: int
+    partitions: int
+    to: dict[str, PoolId]
+
+
+class TakeIn(Command, frozen=True):
+    """Servers that have left other places for this one."""
+
+    servers: list[Mover]
+
+
 class Tick(Command, frozen=True):
     """Let timers that are due fire; every command does that first as well."""
 
@@ -220,10 +282,14 @@ AnyCommand = (
     | ServerHeartbeat
     | ClearQuarantine
     | PutScores
+    | RequestPlan
+    | StartPlan
+    | EndPlan
     | PutPlan
     | ActivatePlan
     | RollbackPlan
     | ShadowPlan
+    | PutLearned
     | CreateTask
     | CancelTask
     | Accept
@@ -233,6 +299,9 @@ AnyCommand = (
     | Release
     | Heartbeat
     | ReportOutcome
+    | Follow
+    | DealServers
+    | TakeIn
     | Tick
 )
 """Every command, as a tagged union."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from opportune.kernels.allocate import PRIORITY, SAMPLE
 from opportune.kernels.allocate import Task as KernelTask
 from opportune.kernels.live import pick_explained
+from opportune.service.comparing import gain_of
 from opportune.service.events import Exclusion, Offered, Pick, Reasons
 from opportune.service.ordering import routing_of, shadow_of
 from opportune.service.routing import PRIORS, STALE, Routing
@@ -79,24 +80,30 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
         routing.tables, state.closed, KernelTask(0, v, level, wanted), draws, explained
     )
     picks: list[Pick] = []
+    chosen: list[int] = []
     if found >= wanted:
         picks = [_priced(state, routing, v, r, 1.0) for r in pins]
+        chosen = explained.picks[:wanted].tolist()
         picks += [
             _priced(state, routing, v, r, probability)
             for r, probability in zip(
-                explained.picks[:wanted].tolist(),
+                chosen,
                 explained.propensity[:wanted].tolist(),
                 strict=True,
             )
         ]
     shadow = shadow_of(state)
     shadow_picks: list[str] = []
+    gain = None
     if shadow is not None:
         level = min(headcount, shadow.tables.order.shape[1] - 1)
         other = KernelTask(0, v, level, wanted)
         pick_explained(shadow.tables, state.closed, other, draws, shadow.explained)
         found_there = [*pins, *shadow.explained.picks[:wanted].tolist()] if picks else []
         shadow_picks = [state.servers[r].settings.id for r in found_there]
+        if picks:
+            ours = [*pins, *chosen]
+            gain = gain_of((routing, shadow), v, ours, found_there)
     rule = "pins" if not wanted else _RULES.get(routing.tables.rule, "list-ties")
     why = _reasons(
         turn,
@@ -116,6 +123,7 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
         ],
         shadow=state.shadow,
         shadow_picks=shadow_picks,
+        shadow_gain=gain,
     )
     return Choice(picks, why)
 
@@ -198,11 +206,15 @@ def why_unavailable(state: State, r: int) -> str:
     server = state.servers[r]
     if not server.present:
         return "removed"
+    if not server.here:
+        return "elsewhere"
     if server.quarantined_until:
         return "quarantined"
     if server.settings.drain:
         return "draining"
-    return "silent" if server.silent else "unavailable"
+    if server.silent:
+        return "silent"
+    return "leaving" if server.to and server.settings.available else "unavailable"
 
 
 def offer(turn: Turn, task: Task, choice: Choice) -> Offered:

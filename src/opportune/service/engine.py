@@ -15,7 +15,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from opportune.service import commands, handling_pool, handling_tasks, handling_transitions
+from opportune.service import (
+    commands,
+    dealing_commands,
+    handling_learned,
+    handling_plans,
+    handling_pool,
+    handling_tasks,
+    handling_transitions,
+)
 from opportune.service.answers import Answer, Complaint
 from opportune.service.filling import fill
 from opportune.service.ranking import rank
@@ -59,11 +67,13 @@ def decide(state: State, command: commands.Command, now: float, draws: Words) ->
         settings = command.settings
     turn = Turn(state, settings, float(now), draws)
     fire_due(turn)
+    dealing_commands.leave(turn)
     try:
         reply = _HANDLERS[type(command)](turn, command)
     except Refused as refused:
         return Answer(events=turn.events, problem=refused.complaint)
     fill(turn)
+    dealing_commands.leave(turn)
     return Answer(
         events=turn.events,
         body=reply.body(),
@@ -86,12 +96,16 @@ _HANDLERS: dict[type[commands.Command], Callable[[Turn, Any], Reply]] = {
     commands.ServerHeartbeat: handling_pool.server_heartbeat,
     commands.ClearQuarantine: handling_pool.clear_quarantine,
     commands.PutScores: handling_pool.put_scores,
-    commands.PutPlan: handling_pool.put_plan,
-    commands.ActivatePlan: handling_pool.activate_plan,
-    commands.RollbackPlan: handling_pool.rollback_plan,
-    commands.ShadowPlan: handling_pool.shadow_plan,
+    commands.RequestPlan: handling_plans.request_plan,
+    commands.StartPlan: handling_plans.start_plan,
+    commands.EndPlan: handling_plans.end_plan,
+    commands.PutPlan: handling_plans.put_plan,
+    commands.ActivatePlan: handling_plans.activate_plan,
+    commands.RollbackPlan: handling_plans.rollback_plan,
+    commands.ShadowPlan: handling_plans.shadow_plan,
     commands.CreateTask: handling_tasks.create_task,
     commands.CancelTask: handling_tasks.cancel_task,
+    commands.PutLearned: handling_learned.put_learned,
     commands.Accept: handling_transitions.accept,
     commands.Decline: handling_transitions.decline,
     commands.Complete: handling_transitions.complete,
@@ -99,5 +113,8 @@ _HANDLERS: dict[type[commands.Command], Callable[[Turn, Any], Reply]] = {
     commands.Release: handling_transitions.release,
     commands.Heartbeat: handling_transitions.heartbeat,
     commands.ReportOutcome: handling_transitions.report_outcome,
+    commands.Follow: dealing_commands.follow,
+    commands.DealServers: dealing_commands.deal_servers,
+    commands.TakeIn: dealing_commands.take_in,
     commands.Tick: _tick,
 }

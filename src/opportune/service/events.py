@@ -12,13 +12,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from opportune.service.dealing_records import Mover
+from opportune.service.plan_jobs import Rates, Then
 from opportune.service.resources import (
+    LearnedDocument,
     PlanDocument,
     PoolSettings,
     ScoreRow,
     ServerSettings,
     TaskTypeSettings,
 )
+from opportune.service.shadowing import ShadowGain
 
 
 class Event(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True, gc=False):
@@ -45,10 +49,11 @@ class TaskTypePut(Event, frozen=True):
 
 
 class ServerPut(Event, frozen=True):
-    """A server was added or changed."""
+    """A server was added or changed; ``away`` if it is new here and in another sub-pool."""
 
     settings: ServerSettings
     generation: int
+    away: bool = False
 
 
 class ServerRemoved(Event, frozen=True):
@@ -91,10 +96,36 @@ class ScoresPut(Event, frozen=True):
     replace: bool
 
 
+class PlanRequested(Event, frozen=True):
+    """A plan is to be made (``plan_jobs.PlanJob`` for the fields)."""
+
+    plan: str
+    policy: str
+    then: Then
+    rates: Rates = "declared"
+    reason: str = ""
+    seconds: float = 0.0
+
+
+class PlanStarted(Event, frozen=True):
+    """Pricing has begun, perhaps again after a restart."""
+
+    plan: str
+
+
+class PlanEnded(Event, frozen=True):
+    """No plan comes of a request: ``failed`` or ``canceled``."""
+
+    plan: str
+    state: str
+    detail: str = ""
+
+
 class PlanPut(Event, frozen=True):
-    """A plan was stored."""
+    """A plan was stored; ``reason`` is why the service made it by itself."""
 
     plan: PlanDocument
+    reason: str = ""
 
 
 class PlanActivated(Event, frozen=True):
@@ -108,6 +139,12 @@ class PlanShadowed(Event, frozen=True):
     """A plan decides beside the active one from now; None: none does."""
 
     plan: str | None
+
+
+class LearnedPut(Event, frozen=True):
+    """The pool's learner published what it knows."""
+
+    learned: LearnedDocument
 
 
 class TaskCreated(Event, frozen=True):
@@ -170,6 +207,9 @@ class Reasons(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
         excluded: Who stood before the last pick in the plan's order and was not free.
         shadow: Id of the plan that decided beside this one, None if none did.
         shadow_picks: Whom it would have picked; empty for nobody.
+        shadow_gain: What they would have been worth beyond the picks.
+        explored: Whether the picks were drawn at random, by the pool's share of exploration.
+        given_up: Index of the plan's own picks minus index of those drawn.
     """
 
     plan: str | None = None
@@ -185,6 +225,9 @@ class Reasons(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     excluded: list[Exclusion] = []
     shadow: str | None = None
     shadow_picks: list[str] = []
+    shadow_gain: ShadowGain | None = None
+    explored: bool = False
+    given_up: float = 0.0
 
 
 class Offered(Event, frozen=True):
@@ -222,6 +265,32 @@ class ServersReserved(Event, frozen=True):
 
     task: int
     servers: list[str]
+
+
+class ServersDealt(Event, frozen=True):
+    """Servers are to leave for other pools when they are free: deal ``deal`` of a split pool.
+
+    Attributes:
+        deal: Its number.
+        partitions: Into how many sub-pools it deals.
+        to: Pool by server, "" to stay; only those of whom something else was said before.
+    """
+
+    deal: int
+    partitions: int
+    to: dict[str, str]
+
+
+class ServersLeft(Event, frozen=True):
+    """Servers are not here any more: they go where they were to leave for."""
+
+    servers: list[str]
+
+
+class ServersJoined(Event, frozen=True):
+    """Servers that left another pool are here."""
+
+    servers: list[Mover]
 
 
 class SlotsMoved(Event, frozen=True):
@@ -283,13 +352,20 @@ AnyEvent = (
     | QuarantineStarted
     | QuarantineEnded
     | ScoresPut
+    | PlanRequested
+    | PlanStarted
+    | PlanEnded
     | PlanPut
     | PlanActivated
     | PlanShadowed
+    | LearnedPut
     | TaskCreated
     | Offered
     | TaskDropped
     | ServersReserved
+    | ServersDealt
+    | ServersLeft
+    | ServersJoined
     | SlotsMoved
     | LeaseExtended
     | TaskStarted

@@ -1,4 +1,4 @@
-"""Commands of an operator: the pool, its task types, servers, scores and plans."""
+"""Commands of an operator: the pool, its task types, servers and scores."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ import math
 from collections import Counter
 
 from opportune.service.commands import (
-    ActivatePlan,
     ClearQuarantine,
-    PutPlan,
     PutPool,
     PutScores,
     PutServer,
     PutTaskType,
     RemoveServer,
-    RollbackPlan,
     ServerHeartbeat,
-    ShadowPlan,
 )
 from opportune.service.events import (
-    PlanActivated,
-    PlanPut,
-    PlanShadowed,
     PoolPut,
     QuarantineEnded,
     ScoresPut,
@@ -31,9 +24,8 @@ from opportune.service.events import (
     TaskTypePut,
 )
 from opportune.service.filling import free_all, move_servers, refill
-from opportune.service.plan_checks import plan_problem
+from opportune.service.learned import learner_problem
 from opportune.service.reading import (
-    plan_of,
     pool_body,
     scores_body,
     server_of,
@@ -53,6 +45,10 @@ def put_pool(turn: Turn, command: PutPool) -> Reply:
     created = state.settings is None
     if state.settings == command.settings:
         return Reply(body=lambda: pool_body(state, turn.now), repeated=True)
+    problem = learner_problem(command.settings)
+    if problem is not None:
+        told = f"{problem.value}, expected {problem.expected}"
+        raise Refused("invalid", problem.field, told)
     turn.emit(PoolPut(time=turn.now, pool=state.pool, settings=command.settings))
     turn.settings = command.settings
     free_all(turn)
@@ -162,60 +158,3 @@ def put_scores(turn: Turn, command: PutScores) -> Reply:
     turn.emit(ScoresPut(time=turn.now, version=version, rows=command.rows, replace=command.replace))
     free_all(turn)
     return Reply(body=lambda: scores_body(state))
-
-
-def put_plan(turn: Turn, command: PutPlan) -> Reply:
-    """Store a plan, and put it in force if asked to."""
-    state, plan = turn.state, command.plan
-    known = state.plans.get(plan.id)
-    if known is not None and known != plan:
-        raise Refused("conflict", "plan", f"plan {plan.id!r} exists with other content", "new id")
-    problem = plan_problem(plan) if known is None else None
-    if problem is not None:
-        raise Refused("invalid", problem.field, problem.value, f"expected {problem.expected}")
-    if known is None:
-        turn.emit(PlanPut(time=turn.now, plan=plan))
-    active = bool(state.history) and state.history[-1] == plan.id
-    activates = command.activate and not active
-    if activates:
-        turn.emit(PlanActivated(time=turn.now, plan=plan.id))
-    free_all(turn)
-    return Reply(
-        body=lambda: plan_of(state, plan.id),
-        created=known is None,
-        repeated=known is not None and not activates,
-    )
-
-
-def activate_plan(turn: Turn, command: ActivatePlan) -> Reply:
-    """Put a stored plan in force; the active one again is fresh again."""
-    state = turn.state
-    if command.plan not in state.plans:
-        raise Refused("not-found", "plan", f"there is no plan {command.plan!r}", "store it first")
-    again = bool(state.history) and state.history[-1] == command.plan
-    turn.emit(PlanActivated(time=turn.now, plan=command.plan, rollback=False))
-    if not again:
-        free_all(turn)
-    return Reply(body=lambda: plan_of(state, command.plan))
-
-
-def rollback_plan(turn: Turn, command: RollbackPlan) -> Reply:
-    """Put the plan before in force. Its age goes on from when it was activated."""
-    state = turn.state
-    if len(state.history) < 2:
-        raise Refused("conflict", "plan", "no plan was active before", "activate one by name")
-    name = state.history[-2]
-    turn.emit(PlanActivated(time=turn.now, plan=name, rollback=True))
-    free_all(turn)
-    return Reply(body=lambda: plan_of(state, name))
-
-
-def shadow_plan(turn: Turn, command: ShadowPlan) -> Reply:
-    """Let a stored plan decide beside the active one, or none."""
-    state, name = turn.state, command.plan
-    if name is not None and name not in state.plans:
-        raise Refused("not-found", "plan", f"there is no plan {name!r}", "store it first")
-    repeated = state.shadow == name
-    if not repeated:
-        turn.emit(PlanShadowed(time=turn.now, plan=name))
-    return Reply(body=lambda: None if name is None else plan_of(state, name), repeated=repeated)

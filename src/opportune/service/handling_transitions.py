@@ -29,6 +29,9 @@ from opportune.service.turn import Turn
 
 Transition = Accept | Decline | Complete | Fail | Release | Heartbeat
 
+NEVER_SERVED = frozenset({"declined", "timed_out", "rescinded"})
+"""States of a slot whose server never took the task: nothing can come of it, good or bad."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -144,6 +147,7 @@ def complete(turn: Turn, command: Complete) -> Reply:
     if slots and task.state != IN_SERVICE:
         told = "cannot complete: not all of its servers have accepted"
         raise Refused("conflict", "assignment", told, "", assignment_of(state, task))
+    _check_range(turn, task, command.server, command.value)
     outcome = command.value is not None and _is_new(task, command.server, command.value, 0)
     if slots:
         wrap_up = wrap_up_of(state, task)
@@ -167,6 +171,7 @@ def _late(turn: Turn, command: Complete) -> Reply | None:
     task = task_named(turn.state, command.assignment, ASSIGNMENT, "assignment")
     if not any(slot.state == "lost" for slot in task.slots):
         return None
+    _check_range(turn, task, command.server, command.value)
     known = (command.server or "") in task.outcomes
     new = not known
     if known and command.value is not None:
@@ -190,17 +195,43 @@ def report_outcome(turn: Turn, command: ReportOutcome) -> Reply:
     task = task_named(state, command.subject, ASSIGNMENT + DECISION, "subject")
     if not task.slots:
         raise Refused("conflict", "subject", "the task was dropped: nothing can come of it")
+    slots = task.slots
     if command.server is not None:
         r = server_named(state, command.server)
-        if not any(slot.server == r for slot in task.slots):
+        slots = [slot for slot in slots if slot.server == r]
+        if not slots:
             told = f"server {command.server!r} has no slot in it"
             raise Refused("not-found", "server", told)
+    if all(slot.state in NEVER_SERVED for slot in slots):
+        told = "declined, timed out or rescinded: nobody served"
+        raise Refused("conflict", "server" if command.server else "subject", told)
+    _check_range(turn, task, command.server, command.value)
     new = _is_new(task, command.server, command.value, command.revision)
     if new:
         _report(turn, task, command.server, command.value, command.revision)
     return Reply(
         body=lambda: outcome_of(state, task, command.server), created=new, repeated=not new
     )
+
+
+def _check_range(turn: Turn, task: Task, server: str | None, value: float | None) -> None:
+    """A pool that learns takes outcomes in its declared range only.
+
+    Of a server from ``low`` to ``high``; of an assignment of k servers, whose outcome is the sum
+    of theirs, k times as much.
+
+    Raises:
+        Refused: If the value is outside.
+    """
+    settings = turn.settings
+    if value is None or settings.learning == "off":
+        return
+    n = 1 if server is not None else task.k
+    low, high = n * settings.learner.low, n * settings.learner.high
+    if not low <= value <= high:
+        whose = "of a server" if server is not None else f"of {n} servers"
+        told = f"{value} {whose} is not from {low:g} to {high:g}"
+        raise Refused("invalid", "value", told, "declare the range in the pool's learner")
 
 
 def _is_new(task: Task, server: str | None, value: float | None, revision: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import msgspec
@@ -19,12 +18,12 @@ from opportune.service.limits import RateLimit
 from opportune.service.memory import MemoryJournal
 from opportune.service.metrics import Metrics
 from opportune.service.owner import PoolOwner
-from opportune.service.planning import plan_pool
+from opportune.service.planner import Planner
 from opportune.service.problems import refusal
 from opportune.service.resources import PlanDocument, PoolId
 from opportune.service.settings import ServiceSettings
 from opportune.service.sqlite import SqliteJournal
-from opportune.service.state import Server, State
+from opportune.service.state import State
 
 MOST_POOLS = 1000
 """Pools of one node."""
@@ -59,18 +58,6 @@ def open_journal(settings: ServiceSettings, watch: WATCH | None = None) -> Journ
     return SqliteJournal(settings.database, watch)
 
 
-def declared(state: State) -> State:
-    """A copy of what the planner reads, so that the pool may go on while it plans."""
-    return State(
-        state.pool,
-        state.settings,
-        state.clock,
-        list(state.types),
-        [Server(server.settings, present=server.present) for server in state.servers],
-        state.score.copy(),
-    )
-
-
 class Node:
     """All pools of a process.
 
@@ -88,10 +75,10 @@ class Node:
         self.keys = KeyFile(settings.key_file) if settings.key_file is not None else None
         self.limit = RateLimit(settings.rate, settings.burst)
         self.owners: dict[str, PoolOwner] = {}
-        self.companions: list[Companion] = []
+        self.planner = Planner()
+        self.companions: list[Companion] = [self.planner]
         self.ready = False
         self._journal = journal or open_journal(settings, self.metrics.committed)
-        self._planner = ThreadPoolExecutor(1, "planner")
 
     @property
     def journal(self) -> Journal:
@@ -174,9 +161,7 @@ class Node:
             InputError: If the pool cannot be priced.
             OpportuneError: If no plan comes of it.
         """
-        state = declared(self.owner(pool).state)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._planner, plan_pool, state, plan_id, policy, "plan")
+        return await self.planner.plan_now(self.owner(pool).state, plan_id, policy)
 
     def stop(self) -> None:
         """Take no more: not ready, and who waits for events waits no longer."""
@@ -187,7 +172,6 @@ class Node:
     async def close(self) -> None:
         """Write what waits, take snapshots, let go of the journal."""
         self.stop()
-        self._planner.shutdown(wait=False, cancel_futures=True)
         for owner in self.owners.values():
             self._end(owner)
             await owner.close()

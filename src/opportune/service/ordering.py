@@ -1,13 +1,20 @@
 """From a pool to the order of its servers: the active plan, or what stands in for one.
 
 Order of fallback (by task type): the active plan, however old; a plan priced from the priors; the
-servers by score, ties at random; any servers. Servers that a plan does not know follow its own, by
-score. All of it is work-conserving: every permitted server is in the order.
+servers by score, ties at random; any servers. The pool's setting ``fallback`` takes some of them
+out. Servers that a plan does not know follow its own, by score. All of it is work-conserving: every
+permitted server is in the order.
+
+The latest routings are kept with all that they follow from, so that putting a plan in force, or
+the one before it back, costs no decision the time to build them: the planner builds them
+beforehand (:func:`keep_routings`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +22,21 @@ from numpy.typing import NDArray
 from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTables
 from opportune.kernels.live import explained_of
 from opportune.policies.base import EQUAL
+from opportune.service.learned import in_force, scores_of
 from opportune.service.resources import PlanDocument, TaskTypeSettings
-from opportune.service.routing import GREEDY, PRIORS, RANDOM, Routing
+from opportune.service.routing import GREEDY, PRIORS, RANDOM, Kept, Routing
 from opportune.service.state import Server, State
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Chain = Sequence[tuple[PlanDocument, str]]
+"""Plans in the order in which they are asked for a task type, each with why it is a stand-in."""
+
+ACTIVE, SHADOW = "active", "shadow"
+"""Two routings are never one, even of the same plan: each has a place that the kernel writes to."""
+
+MOST_KEPT = 3
+"""Routings that are kept: in force, in the shadow, in force before."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +72,72 @@ class _Rows:
 
 def routing_of(state: State) -> Routing:
     """The pool's routing, from memory or built anew."""
-    if state.routing is None:
-        state.routing = _build(state, _plans(state))
-    return state.routing
+    routing = state.routing
+    if routing is None or routing.passes_stale != passes_stale(state):
+        routing = state.routing = _kept_or_built(state, ACTIVE, _chain(state))
+    return routing
 
 
 def shadow_of(state: State) -> Routing | None:
     """The routing of the plan that decides beside the active one, if there is one."""
     if state.shadow is not None and state.shadow_routing is None:
-        state.shadow_routing = _build(state, [_known(state, state.plans[state.shadow], "")])
+        chain = [(state.plans[state.shadow], "")]
+        state.shadow_routing = _kept_or_built(state, SHADOW, chain)
     return state.shadow_routing
+
+
+def passes_stale(state: State) -> bool:
+    """Whether the active plan is stale and the pool does not want it then."""
+    settings = state.settings
+    if settings is None or "stale" in settings.fallback or not state.history:
+        return False
+    return state.clock - state.activated[state.history[-1]] > settings.plan_max_age
+
+
+def keep_routings(state: State, plan: PlanDocument) -> list[Kept]:
+    """The routings of a new plan, in force and in the shadow; in any thread, on a copy of the pool.
+
+    Args:
+        state: The pool's copy with its plans; it is changed.
+        plan: The plan, not stored yet.
+    """
+    state.plans[plan.id] = plan
+    state.history = [*state.history, plan.id]
+    state.activated[plan.id] = state.clock
+    state.kept_routings = []
+    _kept_or_built(state, SHADOW, [(plan, "")])
+    _kept_or_built(state, ACTIVE, _chain(state))
+    return state.kept_routings
+
+
+def _kept_or_built(state: State, role: str, chain: Chain) -> Routing:
+    made_from = _made_from(state, role, chain)
+    for kept in state.kept_routings:
+        if kept.made_from == made_from:
+            return kept.routing
+    known = [_known(state, plan, degraded) for plan, degraded in chain]
+    routing = replace(_build(state, known), passes_stale=role == ACTIVE and passes_stale(state))
+    state.kept_routings = [*state.kept_routings[1 - MOST_KEPT :], Kept(made_from, routing)]
+    return routing
+
+
+def _made_from(state: State, role: str, chain: Chain) -> tuple[Any, ...]:
+    """All that a routing follows from. Plans do not change under their id while they are stored."""
+    settings = state.settings
+    return (
+        role,
+        [(plan.id, degraded) for plan, degraded in chain],
+        [plan for plan, _ in chain],
+        role == ACTIVE and passes_stale(state),
+        None if settings is None else (settings.missing_score, settings.fallback),
+        state.score_version,
+        in_force(state),
+        list(state.types),
+        [
+            (server.present, server.settings.id, server.settings.attributes)
+            for server in state.servers
+        ],
+    )
 
 
 def permitted(state: State) -> NDArray[np.bool_]:
@@ -74,8 +146,12 @@ def permitted(state: State) -> NDArray[np.bool_]:
     allowed = np.zeros((n_types, n_servers), dtype=np.bool_)
     score = state.score[:n_types, :n_servers]
     forbid = state.settings is not None and state.settings.missing_score == "forbid"
+    present = np.array([server.present for server in state.servers], dtype=np.bool_)
     for v, settings in enumerate(state.types):
-        allowed[v] = [_is_eligible(settings, server) for server in state.servers]
+        if settings.eligible is None and not settings.requires:
+            allowed[v] = present
+        else:
+            allowed[v] = [_is_eligible(settings, server) for server in state.servers]
         scored = ~np.isnan(score[v])
         if forbid and scored.any():
             allowed[v] &= scored
@@ -94,22 +170,24 @@ def _is_eligible(settings: TaskTypeSettings, server: Server) -> bool:
 def _build(state: State, plans: list[_KnownPlan]) -> Routing:
     n_types, n_servers = len(state.types), len(state.servers)
     allowed = permitted(state)
-    known = state.score[:n_types, :n_servers].copy()
+    known = scores_of(state)
     scored: NDArray[np.bool_] = np.any(~np.isnan(known), axis=1)
     score = np.where(np.isnan(known) & scored[:, None], 0.0, known)
     levels = max([plan.order.shape[1] for plan in plans], default=1)
     rows = _empty_rows(n_types, levels, n_servers)
     chosen: list[str | None] = []
     degraded: list[str] = []
+    by_score = state.settings is None or "scores" in state.settings.fallback
     for v, settings in enumerate(state.types):
         plan = next((plan for plan in plans if settings.id in plan.task_type), None)
         if plan is None:
-            order, level = _by_score(allowed[v], score[v])
+            ranked = bool(scored[v]) and by_score
+            order, level = _by_score(allowed[v], score[v] if ranked else np.zeros(n_servers))
             rows.order[v, :, : len(order)] = order
             rows.level[v, :, : len(order)] = level
             rows.index[v] = score[v]
             rows.rules.add(PRIORITY_TIES)
-            degraded.append(GREEDY if scored[v] else RANDOM)
+            degraded.append(GREEDY if ranked else RANDOM)
         else:
             _follow(plan, v, plan.task_type[settings.id], (allowed[v], score[v]), rows)
             degraded.append(plan.degraded)
@@ -153,15 +231,16 @@ def _empty_rows(n_types: int, levels: int, n_servers: int) -> _Rows:
     )
 
 
-def _plans(state: State) -> list[_KnownPlan]:
-    """The active plan, then the latest one priced from the priors."""
+def _chain(state: State) -> Chain:
+    """The active plan, then the latest one priced from the priors, if the pool wants them."""
     found = []
     active = state.active_plan
-    if active is not None:
-        found.append(_known(state, active, PRIORS if active.source == "priors" else ""))
+    if active is not None and not passes_stale(state):
+        found.append((active, PRIORS if active.source == "priors" else ""))
     priors = [plan for plan in state.plans.values() if plan.source == "priors"]
-    if priors and priors[-1] is not active:
-        found.append(_known(state, priors[-1], PRIORS))
+    wanted = state.settings is None or "priors" in state.settings.fallback
+    if priors and wanted and priors[-1] is not active:
+        found.append((priors[-1], PRIORS))
     return found
 
 

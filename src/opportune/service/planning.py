@@ -1,8 +1,8 @@
 """Plans for a pool, made outside the request path: from what was declared to a plan document.
 
 The planner reads a pool as a loss instance in steps of a length that it chooses, prices it, and
-writes the prices back per second. Until the learner has rates of its own, rates and durations are
-the declared priors.
+writes the prices back per second. Rates and durations are the declared ones, unless rates that were
+measured are handed in.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from opportune.policies.slots import by_server, first_slot, slot_owner, with_slo
 from opportune.pricing.demand import AT_MOST
 from opportune.pricing.occupancy import price
 from opportune.pricing.relaxation import Relaxation
+from opportune.pricing.search import Stop
+from opportune.service.learned import durations_of, rates_of, scores_of
 from opportune.service.ordering import permitted
 from opportune.service.resources import Array, PlanDocument
 from opportune.service.state import State
 
+Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 BUSIEST = 0.5
@@ -32,27 +35,41 @@ FINEST = 20.0
 """Steps that the shortest mean duration has at least: a step is short beside any service."""
 
 
-def instance_of(state: State) -> tuple[LossInstance, float]:
+def instance_of(state: State, measured: Float | None = None) -> tuple[LossInstance, float]:
     """The pool as a loss instance with geometric durations, and the seconds of its step.
+
+    Args:
+        state: The pool.
+        measured: (V,) arrival rates per second that go before the declared ones, NaN for none.
 
     Raises:
         InputError: If a task type lacks a prior or a score, or no instance comes of it.
     """
     if not state.types or not any(server.present for server in state.servers):
         raise InputError(Problem("pool", "no task types or no servers", "at least one of each"))
-    lacking = [t.id for t in state.types if t.rate is None or t.mean_duration is None]
+    rates, means = rates_of(state), durations_of(state)
+    if measured is not None:
+        rates = [
+            own if np.isnan(found) else float(found)
+            for own, found in zip(rates, measured, strict=True)
+        ]
+    lacking = [
+        t.id
+        for t, rate, mean in zip(state.types, rates, means, strict=True)
+        if rate is None or mean is None
+    ]
     if lacking:
         told = f"no rate or mean_duration for {', '.join(lacking[:5])}"
         raise InputError(Problem("task_types", told, "both for every task type"))
-    rate = np.array([settings.rate for settings in state.types], dtype=np.float64)
-    mean = np.array([settings.mean_duration for settings in state.types], dtype=np.float64)
+    rate = np.array(rates, dtype=np.float64)
+    mean = np.array(means, dtype=np.float64)
     step = float(mean.min()) / FINEST
     if rate.sum() > 0:
         step = min(step, BUSIEST / float(rate.sum()))
     present = [r for r, server in enumerate(state.servers) if server.present]
     default_k = 1 if state.settings is None else state.settings.k
     instance = loss_instance(
-        np.nan_to_num(state.score[: len(state.types)][:, present], nan=0.0),
+        np.nan_to_num(scores_of(state)[:, present], nan=0.0),
         rate * step,
         [Geometric(max(float(m), 1.0)) for m in mean / step],
         [settings.k if settings.k is not None else default_k for settings in state.types],
@@ -65,7 +82,11 @@ def instance_of(state: State) -> tuple[LossInstance, float]:
 
 
 def plan_pool(
-    state: State, plan_id: str, policy: str = "lag", source: str = "priors"
+    state: State,
+    plan_id: str,
+    policy: str = "lag",
+    source: str = "priors",
+    how: tuple[Float | None, Stop | None] = (None, None),
 ) -> PlanDocument:
     """Price the pool as declared and make a plan of it.
 
@@ -73,17 +94,21 @@ def plan_pool(
         state: The pool; nothing in it changes.
         plan_id: Id of the new plan.
         policy: Which policy reads the prices.
-        source: ``priors`` where rates are the declared ones, ``plan`` where they are learned.
+        source: ``priors`` for a plan that only stands in for one, ``plan`` otherwise.
+        how: (V,) measured rates that go before the declared ones; and when pricing ends.
 
     Raises:
         InputError: If the pool cannot be priced (``instance_of``).
     """
-    instance, step = instance_of(state)
+    rate, stop = how
+    instance, step = instance_of(state, rate)
     owner = slot_owner([s.settings.capacity for s in state.servers if s.present])
-    prices = price(with_slots(instance, owner), AT_MOST)
+    prices = price(with_slots(instance, owner), AT_MOST, stop=stop)
     plan = by_server(loss_policy(policy).plan(prices.instance, prices), owner)
     document = plan_document(plan_id, plan, prices, (step, first_slot(owner)), source)
-    return msgspec.structs.replace(document, servers=list(instance.servers))
+    return msgspec.structs.replace(
+        document, servers=list(instance.servers), score_version=state.score_version
+    )
 
 
 def plan_document(
@@ -125,4 +150,5 @@ def plan_document(
         bound=prices.dual_value / step,
         gap=prices.gap,
         note=plan.note,
+        arrival_rate=(instance.arrival_rate / step).tolist(),
     )

@@ -8,7 +8,6 @@ from opportune.service.answers import (
     AssignmentBody,
     DecisionBody,
     OutcomeBody,
-    PlanBody,
     PoolBody,
     ScoresBody,
     ServerBody,
@@ -273,27 +272,6 @@ def scores_body(state: State) -> ScoresBody:
     """Version and size of the scores."""
     score = state.score[: len(state.types), : len(state.servers)]
     return ScoresBody(version=state.score_version, pairs=int((score == score).sum()))
-
-
-def plan_bodies(state: State) -> list[PlanBody]:
-    """All stored plans, oldest first."""
-    return [plan_of(state, name) for name in state.plans]
-
-
-def plan_of(state: State, name: str) -> PlanBody:
-    """A stored plan."""
-    plan = state.plans[name]
-    return PlanBody(
-        id=plan.id,
-        policy=plan.policy,
-        source=plan.source,
-        bound=plan.bound,
-        gap=plan.gap,
-        note=plan.note,
-        active=bool(state.history) and state.history[-1] == name,
-        shadow=state.shadow == name,
-        activated_at=state.activated.get(name),
-    )
 
 
 def outcome_of(state: State, task: Task, server: str | None) -> OutcomeBody:

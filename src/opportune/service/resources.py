@@ -26,6 +26,35 @@ Score = Annotated[float, Meta(ge=0.0, le=1e100)]
 Text = Annotated[str, Meta(max_length=1000)]
 
 
+class LearnerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How outcomes become scores, where the pool learns.
+
+    Attributes:
+        low, high: Least and largest outcome that may be reported; learned scores lie between.
+        optimism: Posterior standard deviations added to an estimate before it is priced.
+        prior_strength: Outcomes that a declared score counts as.
+        rate_strength: Arrivals that a declared rate counts as.
+        duration_strength: Services that a declared mean duration counts as.
+        exploration: Share of the tasks that go to servers at random.
+        floor: Least estimate plus two standard deviations of a pair that such a task may get.
+        outcome_within: Seconds after its end in which a service's outcome is waited for; after
+            that it counts as missing (and still counts when it comes).
+        features: Context fields that scores are learned from, each with its least and largest
+            value; empty: scores go by task type.
+    """
+
+    low: Annotated[float, Meta(ge=0.0, le=1e100)] = 0.0
+    high: Annotated[float, Meta(gt=0.0, le=1e100)] = 1.0
+    optimism: Annotated[float, Meta(ge=0.0, le=10.0)] = 1.0
+    prior_strength: Annotated[float, Meta(ge=0.0, le=1e9)] = 2.0
+    rate_strength: Annotated[float, Meta(ge=0.0, le=1e9)] = 10.0
+    duration_strength: Annotated[float, Meta(ge=0.0, le=1e9)] = 10.0
+    exploration: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+    floor: Annotated[float, Meta(ge=0.0, le=1e100)] = 0.0
+    outcome_within: PositiveSeconds = 86_400.0
+    features: dict[Name, tuple[float, float]] = {}
+
+
 class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a pool decides, and the deadline of each of its states.
 
@@ -47,9 +76,24 @@ class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         heartbeat_timeout: Seconds without a server's heartbeat after which it gets no offers;
             None: heartbeats are not asked for.
         plan_max_age: Seconds after which the active plan counts as stale.
+        fallback: What may stand in for a fresh plan, tried in this order whatever the order here:
+            ``stale`` the active plan although it is stale, ``priors`` the latest plan priced from
+            the declared rates, ``scores`` the best free servers by score. Without any: at random.
+        replan: What the service does by itself when arrival rates, scores, servers or durations
+            have changed, or the plan is stale: ``off`` nothing, ``shadow`` a new plan that decides
+            beside the active one, ``active`` a new plan that is put in force.
+        replan_window: Seconds over which arrivals are counted.
+        replan_change: Least relative change of the load, the scores or a mean duration that is
+            worth a new plan.
         missing_score: What a pair without a score means once its type has scores.
         context: Names of the context fields that are kept; others are dropped.
         retain: Ended tasks and decisions that stay readable.
+        partitions: Sub-pools, each with an owner of its own and a part of the servers; 1: none.
+        deal_period: Seconds after which servers are dealt to the sub-pools anew; None: once.
+        part_of: The pool that this one is a sub-pool of; only the service sets it.
+        learning: ``on``: learned scores, rates and durations are used; ``shadow``: they are
+            published for view only; ``off``: nothing is learned.
+        learner: How it learns.
     """
 
     mode: Literal["loss", "queue"] = "loss"
@@ -67,9 +111,18 @@ class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     quarantine_max: PositiveSeconds = 3_600.0
     heartbeat_timeout: PositiveSeconds | None = None
     plan_max_age: PositiveSeconds = 86_400.0
+    fallback: tuple[Literal["stale", "priors", "scores"], ...] = ("stale", "priors", "scores")
+    replan: Literal["off", "shadow", "active"] = "off"
+    replan_window: PositiveSeconds = 3_600.0
+    replan_change: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.1
     missing_score: Literal["forbid", "zero"] = "forbid"
     context: list[Name] = []
     retain: Annotated[int, Meta(ge=100, le=10_000_000)] = 10_000
+    partitions: Annotated[int, Meta(ge=1, le=1024)] = 1
+    deal_period: PositiveSeconds | None = None
+    part_of: PoolId | None = None
+    learning: Literal["off", "shadow", "on"] = "off"
+    learner: LearnerSettings = LearnerSettings()
 
 
 class TaskTypeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -162,6 +215,8 @@ class PlanDocument(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         bound: Certified upper bound in reward per second, None if not known.
         gap: Relative gap of the certificate, None if there is none.
         note: What a reader should know.
+        arrival_rate: (V,) tasks per second that it was made for; empty if not told.
+        score_version: Version of the pool's scores that it was made from; None if not told.
     """
 
     id: Name
@@ -182,6 +237,8 @@ class PlanDocument(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     bound: float | None = None
     gap: float | None = None
     note: Text = ""
+    arrival_rate: list[float] = []
+    score_version: int | None = None
 
 
 class ScoreRow(Struct, frozen=True, array_like=True):
@@ -190,3 +247,35 @@ class ScoreRow(Struct, frozen=True, array_like=True):
     task_type: Name
     server: Name
     score: Score
+
+
+class LearnedDocument(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a pool's learner knows, in the names of the pool.
+
+    V task types, R servers, p features (intercept first); NaN where nothing is learned.
+
+    Attributes:
+        version: Counts the publications of a pool, from 1.
+        task_types, servers: (V,) and (R,) names.
+        score: (V, R) float64 what is priced: estimate plus optimism.
+        mean, deviation: (V, R) float64 estimate and posterior standard deviation.
+        rate: (V,) arrivals per second, capped so that a plan can serve them; None if unknown.
+        mean_duration: (V,) seconds; None if unknown.
+        features: (p - 1,) context fields behind ``weight``; empty without.
+        weight: (R, p) float64 weights of the logit of (y - low) / (high - low); None without.
+        outcomes: Outcomes that count.
+        basis: Number of the last journal record that it was learned from.
+    """
+
+    version: Annotated[int, Meta(ge=1)]
+    task_types: list[Name]
+    servers: list[Name]
+    score: Array
+    mean: Array
+    deviation: Array
+    rate: list[float | None]
+    mean_duration: list[float | None]
+    features: list[Name] = []
+    weight: Array | None = None
+    outcomes: Annotated[int, Meta(ge=0)]
+    basis: Annotated[int, Meta(ge=0)]

@@ -7,6 +7,7 @@ by the next such change.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ class Routing:
         plan: (V,) plan that orders the type's servers, None in a fallback without one.
         degraded: (V,) why it is not the active plan; empty if it is.
         explained: Where the kernel writes.
+        passes_stale: Whether the active plan was passed over because it is stale.
     """
 
     tables: PlanTables
@@ -49,3 +51,11 @@ class Routing:
     plan: list[str | None]
     degraded: list[str]
     explained: Explained
+    passes_stale: bool = False
+
+
+class Kept(NamedTuple):
+    """A routing that may be needed again, and all that it follows from."""
+
+    made_from: tuple[Any, ...]
+    routing: Routing

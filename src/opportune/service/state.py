@@ -25,8 +25,18 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from opportune.service.resources import PlanDocument, PoolSettings, ServerSettings, TaskTypeSettings
-from opportune.service.routing import Routing
+from opportune.service.arrivals import Arrivals
+from opportune.service.dealing_records import Deal
+from opportune.service.plan_jobs import PlanJob, PlanOrigin
+from opportune.service.resources import (
+    LearnedDocument,
+    PlanDocument,
+    PoolSettings,
+    ServerSettings,
+    TaskTypeSettings,
+)
+from opportune.service.routing import Kept, Routing
+from opportune.service.shadowing import ShadowRecord
 from opportune.service.waiting import WaitingTasks
 
 OFFERED, ACCEPTED, WRAPPING = "offered", "accepted", "wrapping"
@@ -133,6 +143,8 @@ class Server(Struct, array_like=True):
         quarantines: Quarantines since the last completion; ``quarantined_until`` 0 if in none.
         silent: Whether its heartbeat is missing; ``seen``: when the last one came.
         reserved_for: Number of the task that it is kept for, 0 for none.
+        hop: Number of its latest arrival here; ``here``: whether it is in this sub-pool.
+        to: Where it is to go when it is free, or has gone; "" nowhere (``dealing``).
     """
 
     settings: ServerSettings
@@ -144,12 +156,17 @@ class Server(Struct, array_like=True):
     silent: bool = False
     seen: float = 0.0
     reserved_for: int = 0
+    hop: int = 0
+    here: bool = True
+    to: str = ""
 
     @property
     def takes_tasks(self) -> bool:
         """Whether it may be offered tasks when it has a slot free."""
         return (
             self.present
+            and self.here
+            and not self.to
             and self.settings.available
             and not self.settings.drain
             and not self.silent
@@ -172,6 +189,11 @@ class State:
     activated: dict[str, float] = field(default_factory=dict)
     history: list[str] = field(default_factory=list)
     shadow: str | None = None
+    made: dict[str, PlanOrigin] = field(default_factory=dict)
+    jobs: dict[str, PlanJob] = field(default_factory=dict)
+    shadowed: dict[str, ShadowRecord] = field(default_factory=dict)
+    arrivals: Arrivals | None = None
+    learned: LearnedDocument | None = None
     tasks: dict[int, Task] = field(default_factory=dict)
     ended: deque[int] = field(default_factory=deque)
     decisions: dict[int, bytes] = field(default_factory=dict)
@@ -180,6 +202,7 @@ class State:
     last_lease: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     reward: float = 0.0
+    deal: Deal = field(default_factory=Deal)
     # derived
     type_index: dict[str, int] = field(default_factory=dict)
     server_index: dict[str, int] = field(default_factory=dict)
@@ -191,11 +214,13 @@ class State:
     ready: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(16, dtype=np.bool_))
     open_slots: int = 0
     short: set[int] = field(default_factory=set)
+    leaving: set[int] = field(default_factory=set)
     queued: dict[int, None] = field(default_factory=dict)
     waiting: WaitingTasks = field(default_factory=WaitingTasks)
     timers: list[tuple[float, int, int]] = field(default_factory=list)
     routing: Routing | None = None
     shadow_routing: Routing | None = None
+    kept_routings: list[Kept] = field(default_factory=list)
 
     @property
     def active_plan(self) -> PlanDocument | None:
@@ -219,6 +244,14 @@ def refresh(state: State, r: int) -> None:
     ready = server.takes_tasks and not server.reserved_for
     state.ready[r] = ready
     state.closed[r] = not ready or state.n_open[r] >= server.settings.capacity
+    if server.to and may_leave(state, r):
+        state.leaving.add(r)
+
+
+def may_leave(state: State, r: int) -> bool:
+    """Whether server r is to go elsewhere, and nothing keeps it."""
+    server = state.servers[r]
+    return server.here and bool(server.to) and not state.n_open[r] and not server.reserved_for
 
 
 def hold(state: State, r: int, task: Task, wrap_up: float, now: float) -> None:
@@ -275,8 +308,12 @@ def timers_of(state: State) -> Iterator[tuple[float, int, int]]:
     for r, server in enumerate(state.servers):
         if server.quarantined_until:
             yield server.quarantined_until, QUARANTINE_ENDS, r
-        if server.present and not server.silent and settings.heartbeat_timeout is not None:
+        if _is_watched(server) and settings.heartbeat_timeout is not None:
             yield server.seen + settings.heartbeat_timeout, SILENCE, r
+
+
+def _is_watched(server: Server) -> bool:
+    return server.present and server.here and not server.silent
 
 
 def capacity_mismatch(state: State) -> int:

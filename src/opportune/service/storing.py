@@ -16,11 +16,21 @@ import numpy as np
 from msgspec import Struct
 
 from opportune.errors import InputError, Problem
-from opportune.service.resources import Array, PlanDocument, PoolSettings, TaskTypeSettings
+from opportune.service.arrivals import Arrivals
+from opportune.service.dealing_records import Deal
+from opportune.service.plan_jobs import PlanJob, PlanOrigin
+from opportune.service.resources import (
+    Array,
+    LearnedDocument,
+    PlanDocument,
+    PoolSettings,
+    TaskTypeSettings,
+)
 from opportune.service.settling import NAME_IS_FREE, rebuild_ledger, rebuild_waiting
+from opportune.service.shadowing import ShadowRecord
 from opportune.service.state import Server, State, Task, timers_of
 
-VERSION = 1
+VERSION = 2
 """Grows with every change of the structures in a snapshot."""
 
 
@@ -39,12 +49,18 @@ class _Snapshot(Struct, array_like=True):
     activated: dict[str, float]
     history: list[str]
     shadow: str | None
+    made: dict[str, PlanOrigin]
+    jobs: dict[str, PlanJob]
+    shadowed: dict[str, ShadowRecord]
+    arrivals: Arrivals | None
+    learned: LearnedDocument | None
     tasks: list[Task]
     ended: list[int]
     decisions: dict[int, bytes]
     last: tuple[int, int, int]
     counts: dict[str, int]
     reward: float
+    deal: Deal = Deal()
 
 
 class _Version(Struct, array_like=True):
@@ -75,12 +91,18 @@ def snapshot(state: State) -> bytes:
             activated=state.activated,
             history=state.history,
             shadow=state.shadow,
+            made=state.made,
+            jobs=state.jobs,
+            shadowed=state.shadowed,
+            arrivals=state.arrivals,
+            learned=state.learned,
             tasks=list(state.tasks.values()),
             ended=list(state.ended),
             decisions=state.decisions,
             last=(state.last_task, state.last_decision, state.last_lease),
             counts=state.counts,
             reward=state.reward,
+            deal=state.deal,
         )
     )
 
@@ -115,11 +137,17 @@ def restore(data: bytes) -> State:
         activated=stored.activated,
         history=stored.history,
         shadow=stored.shadow,
+        made=stored.made,
+        jobs=stored.jobs,
+        shadowed=stored.shadowed,
+        arrivals=stored.arrivals,
+        learned=stored.learned,
         tasks={task.number: task for task in stored.tasks},
         ended=deque(stored.ended),
         decisions=stored.decisions,
         counts=stored.counts,
         reward=stored.reward,
+        deal=stored.deal,
     )
     state.last_task, state.last_decision, state.last_lease = stored.last
     n_types, n_servers = len(state.types), len(state.servers)

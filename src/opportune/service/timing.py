@@ -60,7 +60,7 @@ def _server_timer(turn: Turn, kind: int, r: int) -> None:
             turn.freed.append(r)
         return
     timeout = turn.settings.heartbeat_timeout
-    if timeout is None or server.silent or not server.present:
+    if timeout is None or server.silent or not server.present or not server.here:
         return
     if server.seen + timeout <= turn.now:
         turn.emit(ServerSilent(time=turn.now, server=server.settings.id))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from opportune.service.deciding import choose
 from opportune.service.events import Event, Offered, TaskDropped
 from opportune.service.state import State
@@ -20,4 +22,7 @@ def verify(state: State, event: Event) -> bool:
     if isinstance(event, TaskDropped):
         return not choose(turn, task, task.k).picks
     choice = choose(turn, task, len(event.picks))
-    return choice.picks == event.picks and choice.why == event.why
+    why = choice.why
+    if event.why.shadow_gain is None:  # written before shadows were valued
+        why = structs.replace(why, shadow_gain=None)
+    return choice.picks == event.picks and why == event.why

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from opportune.service.commands import Value
-from opportune.service.resources import Name, PoolId, PoolSettings, ScoreRow
+from opportune.service.plan_jobs import Rates
+from opportune.service.resources import Name, PoolId, PoolSettings, PositiveSeconds, ScoreRow
 
 
 class LeaseBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,12 +81,21 @@ class NewPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     Attributes:
         id: Its name; None: ``plan-1``, ``plan-2``, ...
         policy: Which policy makes it from the prices.
-        activate: Put it in force at once.
+        activate: Put it in force once it is made.
+        shadow: Let it decide beside the active one once it is made; with ``activate`` False.
+        wait: Answer when it is made; False: answer at once, with the plan being priced.
+        rates: ``declared``: the task types' own; ``measured``: those counted lately, where there
+            are enough.
+        seconds: Most seconds for pricing; the best prices so far are taken then.
     """
 
     id: Name | None = None
     policy: Name = "lag"
     activate: bool = True
+    shadow: bool = False
+    wait: bool = True
+    rates: Rates = "declared"
+    seconds: PositiveSeconds = 600.0
 
 
 class Done(Struct, frozen=True):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from litestar import Response, get, post, put
 
-from opportune.service import commands, reading
-from opportune.service.answers import PlanBody
+from opportune.errors import Problem
+from opportune.policies.base import loss_policy
+from opportune.service import commands, plan_reading
 from opportune.service.api.answering import (
     AnyRequest,
     Segment,
@@ -19,6 +20,8 @@ from opportune.service.api.answering import (
 )
 from opportune.service.api.bodies import NewPlan
 from opportune.service.api.calls import look, named
+from opportune.service.plan_bodies import PlanBody, PlanDetail
+from opportune.service.planner import free_name
 from opportune.service.problems import refusal
 from opportune.service.resources import PlanDocument
 from opportune.service.state import State
@@ -30,41 +33,83 @@ _REFUSED = problems("not-found", "invalid", "conflict")
 
 @get("/v1/pools/{pool:str}/plans", opt=READ, responses=problems("not-found"))
 async def list_plans(request: AnyRequest, pool: Segment) -> Response[list[PlanBody]]:
-    """The stored plans, oldest first."""
-    return respond(await look(call_of(request), named(pool), reading.plan_bodies))
+    """The plans, oldest first: the stored ones, then those being priced, failed or canceled."""
+    call, name = call_of(request), named(pool)
+    progress = call.node.planner.progress
+
+    def seen(state: State) -> list[PlanBody]:
+        found = plan_reading.plan_bodies(state)
+        return [plan_reading.with_progress(one, progress(name, one.id)) for one in found]
+
+    return respond(await look(call, name, seen))
 
 
 @get("/v1/pools/{pool:str}/plans/{plan:str}", opt=READ, responses=problems("not-found"))
-async def get_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Response[PlanDocument]:
-    """A plan with its prices and tables."""
-    name = named(plan)
-    return respond(
-        await look(
-            call_of(request), named(pool), lambda state: state.plans.get(name), f"plan {name!r}"
-        )
-    )
+async def get_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Response[PlanDetail]:
+    """A plan: how far it is, what came of it in the shadow, its prices and tables."""
+    call, owner, name = call_of(request), named(pool), named(plan)
+    progress = call.node.planner.progress(owner, name)
+
+    def seen(state: State) -> PlanBody | None:
+        found = plan_reading.plan_detail(state, name)
+        return None if found is None else plan_reading.with_progress(found, progress)
+
+    return respond(await look(call, owner, seen, f"plan {name!r}"))
 
 
-@post("/v1/pools/{pool:str}/plans", opt=reads(ADMIN, NewPlan), responses=_REFUSED)
+@post(
+    "/v1/pools/{pool:str}/plans",
+    opt=reads(ADMIN, NewPlan),
+    responses={**_REFUSED, **also(202, PlanBody, "it is being priced")},
+)
 async def make_plan(request: AnyRequest, pool: Segment) -> Response[PlanBody]:
-    """Price the pool as it is declared and make a plan of it; by default put it in force."""
+    """Price the pool and make a plan of it; by default wait for it and put it in force."""
     data = await body_of(request, NewPlan)
-    call, name = call_of(request), named(pool)
-    owner = call.node.owner(name)
-    asked = call.ticket(await request.body())
+    call, body = call_of(request), await request.body()
+    owner = call.node.owner(named(pool))
+    asked = call.ticket(body)
     if asked is not None:
         known = owner.keys.find(asked.key)
         if known is not None:
             return respond(await owner.again(known, asked))
+    if data.shadow and data.activate:
+        wrong = Problem("shadow", "true", "activate or shadow, not both", "say activate: false")
+        raise refusal("invalid", "a plan in force is not compared with itself", [wrong])
+    loss_policy(data.policy)
+    command = commands.RequestPlan(
+        plan=data.id if data.id is not None else free_name(owner.state, "plan"),
+        policy=data.policy,
+        then="active" if data.activate else "shadow" if data.shadow else "draft",
+        rates=data.rates,
+        seconds=data.seconds,
+    )
+    if not data.wait:
+        reply = await owner.ask(command, asked, call.audit())
+        call.node.planner.look()
+        return respond(reply)
+    if asked is not None:
         owner.keys.begin(asked, owner.now())
     try:
-        plan_id = data.id if data.id is not None else _free_name(owner.state)
-        plan = await call.node.make_plan(name, plan_id, data.policy)
+        reply = await owner.ask(command)
+        if reply.status < 400:
+            reply = await call.node.planner.wait(owner, command.plan, asked, call.audit())
     finally:
-        if asked is not None:  # the command begins it again
+        if asked is not None and owner.keys.is_running(asked.key):
             owner.keys.forget(asked.key)
-    command = commands.PutPlan(plan=plan, activate=data.activate)
-    return respond(await owner.ask(command, asked, call.audit()))
+    return respond(reply)
+
+
+@post(
+    "/v1/pools/{pool:str}/plans/{plan:str}/§cancel",
+    opt=ADMIN,
+    status_code=200,
+    responses=_REFUSED,
+)
+async def cancel_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Response[PlanBody]:
+    """Do not make a plan that is being priced."""
+    response = await administered(request, named(pool), commands.EndPlan(plan=named(plan)))
+    call_of(request).node.planner.look()
+    return response
 
 
 @put(
@@ -114,18 +159,11 @@ async def rollback_plan(request: AnyRequest, pool: Segment) -> Response[PlanBody
     return await administered(request, named(pool), commands.RollbackPlan())
 
 
-def _free_name(state: State) -> str:
-    """``plan-1``, ``plan-2``, ...: the first that is not taken."""
-    number = len(state.plans) + 1
-    while f"plan-{number}" in state.plans:
-        number += 1
-    return f"plan-{number}"
-
-
 HANDLERS = (
     list_plans,
     get_plan,
     make_plan,
+    cancel_plan,
     put_plan,
     activate_plan,
     shadow_plan,
