@@ -18,7 +18,7 @@ LAYERS = (
     ("simulate",),
     ("experiments", "service", "router"),
     ("client",),
-    ("cli",),
+    ("cli", "litellm_strategy"),
     ("__main__",),
 )
 """Imports point to a line above, or stay inside one package; never to a neighbor on a line."""
