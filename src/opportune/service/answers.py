@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from opportune.service.events import Event, Pick, Reasons
+from opportune.service.explaining import ExplainedServer
 from opportune.service.resources import PoolSettings, ServerSettings, TaskTypeSettings
 
 Code = Literal[
@@ -175,6 +176,8 @@ class DecisionBody(Struct, frozen=True, kw_only=True):
         why: Everything that led to them. ``why.excluded`` is confidential: scope ``read`` does
             not see it.
         expected_free: For a drop: when k permitted servers were expected to be free.
+        servers: The picks and who would have been next, with the parts of their index.
+        lost_by: Index of the last pick minus index of the runner-up; None without one.
     """
 
     decision_id: str
@@ -185,6 +188,8 @@ class DecisionBody(Struct, frozen=True, kw_only=True):
     picks: list[Pick]
     why: Reasons
     expected_free: float | None = None
+    servers: list[ExplainedServer] = []
+    lost_by: float | None = None
 
 
 class PoolBody(Struct, frozen=True, kw_only=True):

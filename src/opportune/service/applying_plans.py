@@ -28,7 +28,7 @@ def shadow_decided(state: State, event: events.Offered) -> None:
     differed = {pick.server for pick in event.picks} != set(why.shadow_picks)
     count(state, "shadow_differed" if differed else "shadow_agreed")
     record = None if why.shadow is None else state.shadowed.get(why.shadow)
-    if record is not None:
+    if record is not None and not why.explored:  # a draw at random speaks for no plan
         record.note(differed, why.shadow_gain)
 
 

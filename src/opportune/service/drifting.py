@@ -24,7 +24,7 @@ from scipy.special import gammainc, gammaincc
 
 from opportune.learning.fit.drift import Drift, drift_test, noticed
 from opportune.service.arrivals import BUCKETS
-from opportune.service.learned import durations_of, rates_of, scores_of
+from opportune.service.learned import durations_of, in_force, rates_of, scores_of
 from opportune.service.resources import PlanDocument
 from opportune.service.state import State
 
@@ -46,7 +46,7 @@ class Basis:
         plan: Its id.
         servers, task_types: Names, those in the pool.
         score: (V, R) match rewards, 0 where there is none, in the pool's numbering.
-        score_version: Of the scores.
+        versions: Of the declared and of the learned scores.
         mean_duration: (V,) seconds, NaN where there was none.
         rate: (V,) declared rates, NaN where there was none.
     """
@@ -55,23 +55,35 @@ class Basis:
     servers: frozenset[str]
     task_types: frozenset[str]
     score: Float
-    score_version: int
+    versions: tuple[int, int]
     mean_duration: Float
     rate: Float
 
 
 def basis_of(state: State, plan: str) -> Basis:
     """What a plan made now is made from."""
-    score, means, rates = scores_of(state), durations_of(state), rates_of(state)
     return Basis(
         plan,
-        frozenset(server.settings.id for server in state.servers if server.present),
-        frozenset(settings.id for settings in state.types),
-        np.nan_to_num(score, nan=0.0),
-        state.score_version,
-        np.array([np.nan if mean is None else mean for mean in means]),
-        np.array([np.nan if rate is None else rate for rate in rates]),
+        *_names(state),
+        np.nan_to_num(scores_of(state), nan=0.0),
+        _versions(state),
+        _numbers(durations_of(state)),
+        _numbers(rates_of(state)),
     )
+
+
+def _names(state: State) -> tuple[frozenset[str], frozenset[str]]:
+    servers = frozenset(server.settings.id for server in state.servers if server.present)
+    return servers, frozenset(settings.id for settings in state.types)
+
+
+def _versions(state: State) -> tuple[int, int]:
+    learned = in_force(state)
+    return state.score_version, 0 if learned is None else learned.version
+
+
+def _numbers(values: list[float | None]) -> Float:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 def baseline(state: State) -> PlanDocument | None:
@@ -89,29 +101,25 @@ def declared_change(state: State, plan: PlanDocument, basis: Basis | None, least
     Args:
         state: The pool.
         plan: The plan.
-        basis: What it was made from, if that is known.
+        basis: What it was made from, if that is known: not after a restart.
         least: Least relative change that counts.
 
     Returns:
         What has changed, empty for nothing.
     """
-    now = basis_of(state, plan.id)
-    if now.servers != frozenset(plan.servers):
+    servers, task_types = _names(state)
+    if servers != frozenset(plan.servers):
         return "servers came or went"
-    if now.task_types != frozenset(plan.task_types):
+    if task_types != frozenset(plan.task_types):
         return "task types came or went"
     if basis is None:
         changed = plan.score_version not in (None, state.score_version)
         return "scores changed" if changed else ""
-    if basis.score_version != now.score_version:
-        old = np.zeros_like(now.score)
-        old[: basis.score.shape[0], : basis.score.shape[1]] = basis.score
-        total = float(np.abs(old).sum())
-        if float(np.abs(now.score - old).sum()) > least * total:
-            return "scores changed"
+    if basis.versions != _versions(state) and _scores_differ(state, basis, least):
+        return "scores changed"
     for what, before, after in (
-        ("mean durations", basis.mean_duration, now.mean_duration),
-        ("declared rates", basis.rate, now.rate),
+        ("mean durations", basis.mean_duration, _numbers(durations_of(state))),
+        ("declared rates", basis.rate, _numbers(rates_of(state))),
     ):
         known = np.isfinite(before) & np.isfinite(after)
         if np.any(np.isfinite(before) != np.isfinite(after)) or np.any(
@@ -119,6 +127,14 @@ def declared_change(state: State, plan: PlanDocument, basis: Basis | None, least
         ):
             return f"{what} changed"
     return ""
+
+
+def _scores_differ(state: State, basis: Basis, least: float) -> bool:
+    """Whether the sum of the changes is more than a share of the sum of the scores."""
+    score = np.nan_to_num(scores_of(state), nan=0.0)
+    old = np.zeros_like(score)
+    old[: basis.score.shape[0], : basis.score.shape[1]] = basis.score
+    return float(np.abs(score - old).sum()) > least * float(np.abs(old).sum())
 
 
 def rate_drift(state: State, plan: PlanDocument, now: float, least: float) -> str:
@@ -170,17 +186,25 @@ def rate_test(what: str, counts: Int, expected: float) -> Drift | None:
 
 
 def measured_rates(state: State, now: float) -> Float:
-    """(V,) arrivals per second by type, over the window or since they changed; NaN without data."""
+    """(V,) arrivals per second by type, over the window or since they changed.
+
+    NaN for a type of which too few came, and too few were to be expected by the newest plan.
+    """
     rate = np.full(len(state.types), np.nan)
     if state.arrivals is None:
         return rate
     counts = state.arrivals.full(now, state.arrivals.since, len(state.types))
-    if len(counts) == 0 or counts.sum() < FEWEST:
+    if len(counts) == 0:
         return rate
+    plan, seconds = baseline(state), len(counts) * state.arrivals.width
+    planned = {} if plan is None else dict(zip(plan.task_types, plan.arrival_rate, strict=False))
     found = [drift_test(str(v), counts[:, v].astype(np.float64)) for v in range(len(state.types))]
     begins = dict.fromkeys(range(len(state.types)), 0)
     for test in noticed([one for one in found if one is not None]):
         begins[int(test.what)] = round(test.place * test.n)
     for v, begin in begins.items():
+        expected = planned.get(state.types[v].id, 0.0) * seconds
+        if max(float(counts[:, v].sum()), expected) < FEWEST:
+            continue
         rate[v] = counts[begin:, v].mean() / state.arrivals.width
     return rate

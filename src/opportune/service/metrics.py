@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from opportune.service import commands
 from opportune.service.answers import Answer
 from opportune.service.events import Offered, SlotsMoved, TaskCreated, TaskDropped
+from opportune.service.plan_jobs import PRICING
 from opportune.service.state import State, capacity_mismatch
 
 SECONDS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
@@ -164,6 +165,9 @@ class Metrics:
         yield "reward_total", (), state.reward
         kept, plan = self._pools.get(pool, _Pool()), state.active_plan
         yield "propensity_floor", (), kept.floor
+        yield "plans_pricing", (), sum(job.state == PRICING for job in state.jobs.values())
+        yield "replans", (), counts.get("replanned", 0)
+        yield from _in_shadow(state)
         if plan is None:
             return
         yield "plan_age_seconds", (), max(now - state.activated[plan.id], 0.0)
@@ -173,6 +177,23 @@ class Metrics:
             exact = holds_assumptions(state) and not kept.pinned
             kind = "bound" if exact else "reference, not a bound"
             yield "bound_ratio", (kind,), kept.score / (plan.bound * (now - kept.since))
+
+
+def _in_shadow(state: State) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """What the plan in the shadow would have done (``shadowing`` for the meaning)."""
+    record = None if state.shadow is None else state.shadowed.get(state.shadow)
+    if record is None or not record.decisions:
+        return
+    yield "shadow_disagreement_ratio", (), record.differed / record.decisions
+    for prices, series in (
+        ("none", record.score),
+        ("active", record.at_active),
+        ("shadow", record.at_shadow),
+    ):
+        if series.mean is not None:
+            yield "shadow_reward_difference", (prices,), series.mean
+        if series.half_width is not None:
+            yield "shadow_reward_half_width", (prices,), series.half_width
 
 
 def holds_assumptions(state: State) -> bool:
@@ -218,6 +239,23 @@ _GAUGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("reward_total", "Sum of the reported outcomes.", ("pool",)),
     ("propensity_floor", "Least propensity of a pick since the node started.", ("pool",)),
     ("plan_age_seconds", "Seconds since the active plan was put in force.", ("pool",)),
+    ("plans_pricing", "Plans that are being made.", ("pool",)),
+    ("replans", "Plans that the service asked for by itself.", ("pool",)),
+    (
+        "shadow_disagreement_ratio",
+        "Share of decisions in which the shadow plan would have picked other servers.",
+        ("pool",),
+    ),
+    (
+        "shadow_reward_difference",
+        "Estimated reward per decision, the shadow plan's less the active one's, by whose prices.",
+        ("pool", "prices"),
+    ),
+    (
+        "shadow_reward_half_width",
+        "Half of the 95 % interval of shadow_reward_difference.",
+        ("pool", "prices"),
+    ),
     ("demand_price", "What serving one more task of a type is worth.", ("pool", "task_type")),
     (
         "bound_ratio",

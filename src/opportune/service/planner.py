@@ -36,6 +36,7 @@ from opportune.service.drifting import (
     rate_drift,
 )
 from opportune.service.idempotency import Ticket
+from opportune.service.learned import durations_of, rates_of
 from opportune.service.notes import Audited
 from opportune.service.ordering import keep_routings
 from opportune.service.owner import PoolOwner
@@ -226,14 +227,14 @@ class Planner:
             return ""
         plan = baseline(state)
         if plan is None:
-            can = state.types and all(
-                t.rate is not None and t.mean_duration is not None for t in state.types
-            )
+            can = state.types and None not in rates_of(state) + durations_of(state)
             found = NO_PLAN if can and any(s.present for s in state.servers) else ""
         else:
             basis = self._basis.get(pool)
             known = basis if basis is not None and basis.plan == plan.id else None
             found = declared_change(state, plan, known, settings.replan_change)
+            if known is None and not found:  # after a restart: what changes from now on counts
+                self._basis[pool] = basis_of(state, plan.id)
         if found:
             since = self._changed.setdefault(pool, now)
             return found if now - since >= SETTLES else ""

@@ -17,6 +17,7 @@ from opportune.service.answers import (
 )
 from opportune.service.deciding import degraded_now, why_unavailable
 from opportune.service.events import Offered, Pick, TaskDropped
+from opportune.service.explaining import explained, lost_by
 from opportune.service.naming import ASSIGNMENT, DECISION, TASK, name_of, number_in
 from opportune.service.ordering import routing_of
 from opportune.service.routing import STALE
@@ -163,6 +164,8 @@ def decision_of(state: State, task: Task, event: Offered | TaskDropped) -> Decis
         picks=event.picks if isinstance(event, Offered) else [],
         why=event.why,
         expected_free=None if isinstance(event, Offered) else event.expected_free,
+        servers=explained(event),
+        lost_by=lost_by(event),
     )
 
 
@@ -196,7 +199,9 @@ def pool_body(state: State, now: float) -> PoolBody | None:
     if state.settings is None:
         return None
     plan = state.active_plan
-    present = [(r, server) for r, server in enumerate(state.servers) if server.present]
+    present = [
+        (r, server) for r, server in enumerate(state.servers) if server.present and server.here
+    ]
     return PoolBody(
         id=state.pool,
         settings=state.settings,
@@ -231,8 +236,21 @@ def server_body(state: State, name: str) -> ServerBody | None:
 
 
 def server_bodies(state: State) -> list[ServerBody]:
-    """All servers in the pool."""
-    return [server_of(state, r) for r, server in enumerate(state.servers) if server.present]
+    """All servers in the pool; those of another sub-pool are not in it."""
+    return [
+        server_of(state, r)
+        for r, server in enumerate(state.servers)
+        if server.present and server.here
+    ]
+
+
+def absent_bodies(state: State) -> list[ServerBody]:
+    """Servers that were declared in the pool and are in a sub-pool, or on their way."""
+    return [
+        server_of(state, r)
+        for r, server in enumerate(state.servers)
+        if server.present and not server.here
+    ]
 
 
 def server_of(state: State, r: int) -> ServerBody:

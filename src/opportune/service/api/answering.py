@@ -13,7 +13,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath
 
-from opportune.errors import OpportuneError, Problem, shorten
+from opportune.errors import OpportuneError, Problem
 from opportune.service.api.calls import Call, administer, carry_out, decoded
 from opportune.service.commands import Command
 from opportune.service.problems import (
@@ -31,6 +31,9 @@ Body = TypeVar("Body")
 
 Segment = FromPath[str]
 """A part of the path, percent-encoded as it came."""
+
+WHERE = "all paths are in /openapi.json, below /v1"
+"""Where to look when a path is wrong."""
 
 _log = structlog.get_logger("http")
 
@@ -99,9 +102,12 @@ def on_http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
         items = [
             Problem(str(one.get("key", "query")), "", str(one.get("message", ""))) for one in extra
         ]
+    if status == 404:
+        told = f"nothing answers at {request.scope['path'].replace('/§', ':')}; {WHERE}"
+        return respond(problem("not-found", told[:500]))
     code = _BY_STATUS.get(status, "internal" if status >= 500 else "malformed")
     headers = {k.lower(): v for k, v in (error.headers or {}).items()}
-    told = problem(code, shorten(error.detail, 500), items, headers)
+    told = problem(code, error.detail[:500], items, headers)
     return respond(told)
 
 
