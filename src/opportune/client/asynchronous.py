@@ -31,6 +31,7 @@ from opportune.service.api.bodies import (
     ReasonBody,
 )
 from opportune.service.commands import CreateTask, RankRequest, ReportOutcome
+from opportune.service.learner_bodies import LearningBody
 from opportune.service.plan_bodies import PlanBody, PlanDetail
 from opportune.service.resources import (
     PlanDocument,
@@ -326,6 +327,12 @@ class AsyncClient(AsyncConnection):
         """Put the plan in force that was before the present one."""
         path = path_of("pools", pool, "plans", verb="rollback")
         return await self.send(writing("POST", path, PlanBody, None, key))
+
+    # -------------------------------------------------------------------------- learning
+
+    async def get_learning(self, pool: str) -> LearningBody:
+        """What the pool's learner knows: estimates, counts, intervals, warnings."""
+        return await self.send(reading(path_of("pools", pool, "learning"), LearningBody))
 
     # ---------------------------------------------------------------------------- events
 

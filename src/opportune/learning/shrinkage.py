@@ -66,6 +66,29 @@ def shrink_table(success: Float, trials: Float) -> ShrunkTable:
     return ShrunkTable(mean, np.sqrt(variance), center, strength)
 
 
+def anchored(
+    table: ShrunkTable, trials: Float, prior: Float, strength: Float
+) -> tuple[Float, Float]:
+    """Posterior mean and deviation where a prior counts as so many trials more, pair by pair.
+
+    mean' = ((n + kappa) mean + w p) / (n + kappa + w); what the table is unsure of for another
+    reason than chance (``shrink_table``) shrinks by the square of (n + kappa) / (n + kappa + w).
+    Implements: ours. Without strength it is the table.
+
+    Args:
+        table: Posterior without the prior.
+        trials: (V, M) n, as it was made from.
+        prior: (V, M) p, in [0, 1].
+        strength: (V, M) w, at least 0.
+    """
+    own = trials + table.strength
+    weight = own + strength
+    chance = table.mean * (1.0 - table.mean) / (own + 1.0)
+    unsure = np.maximum(table.sd**2 - chance, 0.0) * (own / weight) ** 2
+    mean = (own * table.mean + strength * prior) / weight
+    return mean, np.sqrt(mean * (1.0 - mean) / (weight + 1.0) + unsure)
+
+
 def _strength(success: Float, trials: Float, center: Float) -> float:
     """kappa by moments, within its limits; the largest where pairs differ by chance only."""
     seen = trials > 0

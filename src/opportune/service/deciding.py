@@ -19,6 +19,7 @@ from opportune.kernels.allocate import Task as KernelTask
 from opportune.kernels.live import pick_explained
 from opportune.service.comparing import gain_of
 from opportune.service.events import Exclusion, Offered, Pick, Reasons
+from opportune.service.exploring import Explored, Place, explore, share_of
 from opportune.service.ordering import routing_of, shadow_of
 from opportune.service.routing import PRIORS, STALE, Routing
 from opportune.service.state import State, Task, refresh
@@ -81,16 +82,19 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
     )
     picks: list[Pick] = []
     chosen: list[int] = []
+    explored: Explored | None = None
     if found >= wanted:
         picks = [_priced(state, routing, v, r, 1.0) for r in pins]
         chosen = explained.picks[:wanted].tolist()
+        propensity = explained.propensity[:wanted].tolist()
+        share = share_of(turn.settings)
+        if share > 0.0 and wanted > 0:
+            explored = explore(turn, routing, Place(v, level, wanted), share)
+        if explored is not None:
+            chosen, propensity = explored.picks, explored.propensity
         picks += [
             _priced(state, routing, v, r, probability)
-            for r, probability in zip(
-                chosen,
-                explained.propensity[:wanted].tolist(),
-                strict=True,
-            )
+            for r, probability in zip(chosen, propensity, strict=True)
         ]
     shadow = shadow_of(state)
     shadow_picks: list[str] = []
@@ -112,9 +116,11 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
         rule=rule,
         headcount=headcount,
         n_free=int(explained.n_free[0]) + len(pins),
-        draws=draws[0].tolist(),
+        draws=[*draws[0].tolist(), *(explored.draws if explored is not None else ())],
         alternates=[
-            _priced(state, routing, v, r, 0.0) for r in explained.following.tolist() if r >= 0
+            _priced(state, routing, v, r, 0.0)
+            for r in explained.following.tolist()
+            if r >= 0 and r not in chosen
         ],
         excluded=[
             Exclusion(state.servers[r].settings.id, why_closed(state, task, r))
@@ -124,6 +130,8 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
         shadow=state.shadow,
         shadow_picks=shadow_picks,
         shadow_gain=gain,
+        explored=explored is not None and explored.drawn,
+        given_up=0.0 if explored is None else explored.given_up,
     )
     return Choice(picks, why)
 

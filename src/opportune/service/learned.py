@@ -81,11 +81,12 @@ def learner_problem(settings: PoolSettings) -> Problem | None:
     if not learner.low < learner.high:
         told = f"{learner.low} to {learner.high}"
         return Problem("learner.low", told, "less than learner.high")
-    for name, (low, high) in learner.features.items():
-        if name not in settings.context:
-            return Problem("learner.features", repr(name), "a name in the pool's context")
-        if not -1e100 <= low < high <= 1e100:
-            return Problem(f"learner.features.{name}", f"{low} to {high}", "two rising numbers")
+    for one in learner.features:
+        if one.name not in settings.context:
+            return Problem("learner.features", repr(one.name), "a name in the pool's context")
+        if not one.low < one.high:
+            told = f"{one.name}: {one.low} to {one.high}"
+            return Problem("learner.features", told, "two rising numbers")
     return None
 
 
@@ -120,7 +121,9 @@ def learned_problem(state: State, learned: LearnedDocument) -> Problem | None:
             value is None or 0 <= value < np.inf for value in values
         )
         if not good:
-            return Problem(field, f"{len(values)} values", f"{shape[0]} finite ones from 0, or None")
+            return Problem(
+                field, f"{len(values)} values", f"{shape[0]} finite ones from 0, or None"
+            )
     return None
 
 

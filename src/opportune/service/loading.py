@@ -28,6 +28,7 @@ class _Stored(msgspec.Struct, array_like=True):
     state: bytes
     keys: list[Known]
     audits: list[Audited]
+    learner: bytes = b""
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Loaded:
         audits: What administrators did, latest last, at most ``AUDITS_KEPT``.
         snapshot_at: Number of the last record in the snapshot it was read from.
         written: Number of the last record read.
+        learner: The learner's latest checkpoint (``learner_counts``), for the next snapshot.
     """
 
     state: State
@@ -47,6 +49,7 @@ class Loaded:
     audits: list[Audited] = field(default_factory=list)
     snapshot_at: int = 0
     written: int = 0
+    learner: bytes = b""
 
     def note(self, sequence: int, record: bytes) -> None:
         """Take in a note read from the journal."""
@@ -63,7 +66,7 @@ class Loaded:
 
     def snapshot(self, sequence: int) -> Snapshot:
         """All of it as bytes; ``sequence`` is the last record that is in it."""
-        stored = _Stored(snapshot(self.state), self.keys.dump(), self.audits)
+        stored = _Stored(snapshot(self.state), self.keys.dump(), self.audits, self.learner)
         return Snapshot(sequence, _ENCODER.encode(stored))
 
 
@@ -85,6 +88,7 @@ def load_pool(journal: Journal, pool: str, keys: KeyMemory) -> Loaded:
         try:
             found = _DECODER.decode(stored.data)
             loaded = Loaded(restore(found.state), keys, found.audits, stored.sequence)
+            loaded.learner = found.learner
         except (InputError, msgspec.DecodeError) as error:  # the records have it all
             _log.warning("snapshot not read", pool=pool, reason=str(error))
         else:

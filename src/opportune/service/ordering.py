@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTables
 from opportune.kernels.live import explained_of
 from opportune.policies.base import EQUAL
-from opportune.service.learned import in_force, scores_of
+from opportune.service.learned import in_force, scores_of, upper_of
 from opportune.service.resources import PlanDocument, TaskTypeSettings
 from opportune.service.routing import GREEDY, PRIORS, RANDOM, Kept, Routing
 from opportune.service.state import Server, State
@@ -129,7 +129,9 @@ def _made_from(state: State, role: str, chain: Chain) -> tuple[Any, ...]:
         [(plan.id, degraded) for plan, degraded in chain],
         [plan for plan, _ in chain],
         role == ACTIVE and passes_stale(state),
-        None if settings is None else (settings.missing_score, settings.fallback),
+        None
+        if settings is None
+        else (settings.missing_score, settings.fallback, settings.learner.floor),
         state.score_version,
         in_force(state),
         list(state.types),
@@ -193,6 +195,7 @@ def _build(state: State, plans: list[_KnownPlan]) -> Routing:
             degraded.append(plan.degraded)
         chosen.append(None if plan is None else plan.document.id)
     rule = max(rows.rules, default=PRIORITY)
+    floor = 0.0 if state.settings is None else state.settings.learner.floor
     n_permitted = allowed.sum(axis=1)
     return Routing(
         tables=PlanTables(
@@ -213,6 +216,7 @@ def _build(state: State, plans: list[_KnownPlan]) -> Routing:
         plan=chosen,
         degraded=degraded,
         explained=explained_of(n_servers),
+        explorable=None if floor <= 0.0 else upper_of(state) >= floor,
     )
 
 

@@ -26,6 +26,14 @@ Score = Annotated[float, Meta(ge=0.0, le=1e100)]
 Text = Annotated[str, Meta(max_length=1000)]
 
 
+class FeatureRange(Struct, frozen=True, forbid_unknown_fields=True):
+    """A number in a task's context, and between which values it is told apart."""
+
+    name: Name
+    low: Annotated[float, Meta(ge=-1e100, le=1e100)]
+    high: Annotated[float, Meta(ge=-1e100, le=1e100)]
+
+
 class LearnerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How outcomes become scores, where the pool learns.
 
@@ -39,8 +47,7 @@ class LearnerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         floor: Least estimate plus two standard deviations of a pair that such a task may get.
         outcome_within: Seconds after its end in which a service's outcome is waited for; after
             that it counts as missing (and still counts when it comes).
-        features: Context fields that scores are learned from, each with its least and largest
-            value; empty: scores go by task type.
+        features: Context fields that scores are learned from; none: scores go by task type.
     """
 
     low: Annotated[float, Meta(ge=0.0, le=1e100)] = 0.0
@@ -52,7 +59,7 @@ class LearnerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     exploration: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
     floor: Annotated[float, Meta(ge=0.0, le=1e100)] = 0.0
     outcome_within: PositiveSeconds = 86_400.0
-    features: dict[Name, tuple[float, float]] = {}
+    features: tuple[FeatureRange, ...] = ()
 
 
 class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -118,7 +125,7 @@ class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     missing_score: Literal["forbid", "zero"] = "forbid"
     context: list[Name] = []
     retain: Annotated[int, Meta(ge=100, le=10_000_000)] = 10_000
-    partitions: Annotated[int, Meta(ge=1, le=1024)] = 1
+    partitions: Annotated[int, Meta(ge=1, le=256)] = 1
     deal_period: PositiveSeconds | None = None
     part_of: PoolId | None = None
     learning: Literal["off", "shadow", "on"] = "off"

@@ -37,6 +37,7 @@ class Routing:
         degraded: (V,) why it is not the active plan; empty if it is.
         explained: Where the kernel writes.
         passes_stale: Whether the active plan was passed over because it is stale.
+        explorable: (V, R) pairs that exploration may take; None: all that are permitted.
     """
 
     tables: PlanTables
@@ -52,6 +53,7 @@ class Routing:
     degraded: list[str]
     explained: Explained
     passes_stale: bool = False
+    explorable: NDArray[np.bool_] | None = None
 
 
 class Kept(NamedTuple):

@@ -30,7 +30,7 @@ MOST = 1000
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent."""
 
-BULKY = {"PlanPut": ("plan",), "ScoresPut": ("rows",)}
+BULKY = {"PlanPut": ("plan",), "ScoresPut": ("rows",), "LearnedPut": ("learned",)}
 """Fields that are left out: read the plan or the scores instead."""
 
 CONFIDENTIAL = {"TaskCreated": ("conflicts", "fingerprint")}

@@ -1,0 +1,246 @@
+"""The learner: beside the requests it reads the pools' journals, and publishes what it has learned.
+
+It runs on the node that owns a pool, one thread for all pools of a node. It reads what is written,
+record by record in order, so that what it knows is a function of the journal: a checkpoint goes
+into the pool's snapshots, and after a restart the records behind it are read again. A publication
+is an ordinary command to the pool's owner; where the pool plans by itself (``replan``), the learner
+asks for a plan from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from opportune.service import commands, events
+from opportune.service.journal import Journal, JournalError
+from opportune.service.learner_bodies import LearningBody
+from opportune.service.learner_counts import Counts, pack, unpack
+from opportune.service.learner_estimates import document, estimate, has_changed, has_grown
+from opportune.service.learner_events import take_in
+from opportune.service.learner_reading import learning_body
+from opportune.service.notes import is_note
+from opportune.service.owner import PoolOwner
+from opportune.service.plan_jobs import PRICING, Then
+from opportune.service.planner import declared
+from opportune.service.state import State
+
+EVERY = 0.1
+"""Seconds between two looks at the pools."""
+
+LOOKS_AT_CHANGES = 2.0
+"""Seconds between two looks at what changes without outcomes: servers, types, the load."""
+
+AT_ONCE = 2000
+"""Records read before other pools have their turn."""
+
+CHECKPOINT_EVERY = 10_000
+"""Records between two checkpoints."""
+
+REASON = "learned version "
+"""What the learner says when it asks for a plan."""
+
+_log = structlog.get_logger("learner")
+
+
+class PoolLearner:
+    """What is learned of one pool. Nothing here knows a clock or a node.
+
+    Args:
+        pool: Its id.
+        journal: Where it is written.
+        checkpoint: From :meth:`checkpoint`; empty to begin at the first record.
+    """
+
+    def __init__(self, pool: str, journal: Journal, checkpoint: bytes = b"") -> None:
+        self.pool = pool
+        self.counts = Counts()
+        self._journal = journal
+        if checkpoint:
+            try:
+                self.counts = unpack(checkpoint)
+            except msgspec.DecodeError as error:  # the records have it all
+                _log.warning("checkpoint not read", pool=pool, reason=str(error))
+        self.kept = self.counts.basis
+
+    def read(self, limit: int | None = None) -> int:
+        """Take in what is written behind what is known; how many records.
+
+        Raises:
+            JournalError: If the journal cannot be read.
+        """
+        before = self.counts.basis
+        for sequence, record in self._journal.read(self.pool, before, limit):
+            if is_note(record):
+                self.counts.basis = sequence
+            else:
+                take_in(self.counts, sequence, events.decode(record))
+        return self.counts.basis - before
+
+    def checkpoint(self) -> bytes:
+        """All that is known, as bytes."""
+        self.kept = self.counts.basis
+        return pack(self.counts)
+
+    def publication(
+        self, state: State, looks_at_changes: bool = True
+    ) -> commands.PutLearned | None:
+        """What is to be published now, if anything is due.
+
+        Args:
+            state: The pool as it is, or a copy of what is declared in it.
+            looks_at_changes: Whether to look at more than the number of outcomes.
+        """
+        counts = self.counts
+        if not has_grown(counts) and not looks_at_changes:
+            return None
+        found = estimate(counts, state)
+        if not has_grown(counts) and not has_changed(counts, found, state):
+            return None
+        version = 1 if state.learned is None else state.learned.version + 1
+        return commands.PutLearned(learned=document(found, counts, version))
+
+
+def plan_request(state: State) -> commands.RequestPlan | None:
+    """A plan to be asked for: the latest publication has none, and none is being made."""
+    settings, learned = state.settings, state.learned
+    if settings is None or learned is None:
+        return None
+    if settings.learning != "on" or settings.replan == "off":
+        return None
+    if any(job.state == PRICING and job.reason.startswith(REASON) for job in state.jobs.values()):
+        return None
+    reasons = [origin.reason for origin in state.made.values()]
+    reasons += [job.reason for job in state.jobs.values()]
+    reason = f"{REASON}{learned.version}"
+    if reason in reasons:
+        return None
+    name = f"learned-{learned.version}"
+    while name in state.plans or name in state.jobs:
+        name += "a"
+    then: Then = "shadow" if settings.replan == "shadow" and state.history else "active"
+    return commands.RequestPlan(plan=name, then=then, rates="declared", reason=reason)
+
+
+class HasJournal(Protocol):
+    """A node."""
+
+    @property
+    def journal(self) -> Journal:
+        """Where it writes."""
+        ...
+
+
+class Learners:
+    """The learners of the pools that a node owns (``node.Companion``).
+
+    Args:
+        place: Whose journal holds their events.
+    """
+
+    def __init__(self, place: HasJournal) -> None:
+        self._place = place
+        self._owners: dict[str, PoolOwner] = {}
+        self._learners: dict[str, PoolLearner] = {}
+        self._looked: dict[str, float] = {}
+        self._thread = ThreadPoolExecutor(1, "learner")
+        self._loop: asyncio.Task[None] | None = None
+
+    def owned(self, owner: PoolOwner) -> None:
+        """Learn from a pool from now on."""
+        self._owners[owner.pool] = owner
+        if self._loop is None:
+            self._loop = asyncio.create_task(self._look_again())
+
+    def ended(self, owner: PoolOwner) -> None:
+        """Do so no longer; the next owner reads the checkpoint, and what is written since."""
+        self._owners.pop(owner.pool, None)
+        self._learners.pop(owner.pool, None)
+        self._looked.pop(owner.pool, None)
+        if not self._owners and self._loop is not None:
+            self._loop.cancel()
+            self._loop = None
+
+    def known(self) -> Iterator[tuple[Counts, State, int]]:
+        """What is counted of each pool that learns here, its state, its last record."""
+        for pool, learner in list(self._learners.items()):
+            owner = self._owners.get(pool)
+            if owner is not None:
+                yield learner.counts, owner.state, owner.written
+
+    async def body(self, owner: PoolOwner) -> LearningBody:
+        """What is known of a pool, everything acknowledged included.
+
+        Raises:
+            JournalError: If the journal cannot be read.
+        """
+        state = declared(owner.state)
+        learner = self._learner(owner)
+        if learner is None:
+            return learning_body(Counts(), state)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, learner.read)
+        return await loop.run_in_executor(self._thread, learning_body, learner.counts, state)
+
+    def _learner(self, owner: PoolOwner) -> PoolLearner | None:
+        settings, pool = owner.state.settings, owner.pool
+        if settings is None or settings.learning == "off":
+            self._learners.pop(pool, None)
+            return None
+        if pool not in self._learners:
+            checkpoint = owner.loaded.learner
+            self._learners[pool] = PoolLearner(pool, self._place.journal, checkpoint)
+        return self._learners[pool]
+
+    async def _look_again(self) -> None:
+        while True:
+            busy = False
+            for pool, owner in list(self._owners.items()):
+                try:
+                    busy |= await self._look_at(owner)
+                except JournalError as error:
+                    _log.warning("the journal cannot be read", pool=pool, reason=str(error))
+                except Exception:
+                    _log.exception("the learner failed", pool=pool)
+                    self._learners.pop(pool, None)
+            await asyncio.sleep(0.0 if busy else EVERY)
+
+    async def _look_at(self, owner: PoolOwner) -> bool:
+        """Read on, publish what is due, ask for a plan; whether there is more to read."""
+        learner = None if owner.failed else self._learner(owner)
+        if learner is None:
+            return False
+        loop = asyncio.get_running_loop()
+        n = 0
+        if learner.counts.basis < owner.written:
+            n = await loop.run_in_executor(self._thread, learner.read, AT_ONCE)
+            if learner.counts.basis - learner.kept >= CHECKPOINT_EVERY:
+                data = await loop.run_in_executor(self._thread, learner.checkpoint)
+                owner.loaded.learner = data
+        if n < AT_ONCE:
+            await self._publish(owner, learner)
+        return n == AT_ONCE
+
+    async def _publish(self, owner: PoolOwner, learner: PoolLearner) -> None:
+        loop = asyncio.get_running_loop()
+        looks = loop.time() - self._looked.get(owner.pool, 0.0) >= LOOKS_AT_CHANGES
+        if looks:
+            self._looked[owner.pool] = loop.time()
+        if looks or has_grown(learner.counts):
+            state = declared(owner.state)
+            command = await loop.run_in_executor(self._thread, learner.publication, state, looks)
+            if command is not None:
+                reply = await owner.ask(command)
+                if reply.status >= 400:
+                    told = reply.body.decode(errors="replace")
+                    _log.warning("publication refused", pool=owner.pool, reason=told)
+                    return
+                await loop.run_in_executor(self._thread, learner.read)
+        asked = plan_request(owner.state)
+        if asked is not None:
+            owner.ask(asked)
