@@ -98,9 +98,14 @@ def test_the_command(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert run(["replay", str(tmp_path / "gone.csv")]) == 1
 
 
-def test_every_key_is_on_the_page_of_results(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_key_is_on_the_page_of_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = (f"{4 * i},{'xy'[i % 3 % 2]},3,{i % 2},1,0.5" for i in range(90))
+    log = write_log(tmp_path / "log.csv", "time,server,duration,x,y,propensity", *rows)
+    roles = "time=time,server=server,duration=duration,propensity=propensity,every_outcome=x+y"
     quick = ["--policies", "lag,random", "--steps", "3000", "--replications", "2"]
-    assert run(["replay", str(log), *quick, "--format", "json"]) == 0
+    assert run(["replay", str(log), "--columns", roles, *quick, "--format", "json"]) == 0
     assert key_paths(json.loads(capsys.readouterr().out)) == told_keys("replay")
 
 

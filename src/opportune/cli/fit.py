@@ -19,6 +19,7 @@ from opportune.cli.output import (
     report_writer,
 )
 from opportune.experiments.fit_limits import limit_cautions
+from opportune.experiments.judging import TRAIN
 from opportune.experiments.settings import Progress
 from opportune.learning.fit.columns import read_columns
 from opportune.learning.fit.files import SCORE_COLUMNS, fit_record, score_rows, write_fit
@@ -116,6 +117,22 @@ class FitOptions(EstimateOptions):
         Parameter(help="Servers on duty always, or the share of time that they were seen at work."),
     ] = "always"
     seed: Annotated[Whole, Parameter(help="Seed of parts held out and of clusters.")] = 1
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class JudgedOptions(EstimateOptions):
+    """How the log is fitted, and policies judged by it."""
+
+    train: Annotated[
+        float,
+        Parameter(
+            help="Share of the tasks, the first ones, that judged plans are made on; 0: all."
+        ),
+    ] = TRAIN
+    clip: Annotated[
+        float | None, Parameter(help="Largest weight of a decision in off-policy estimates.")
+    ] = None
 
 
 DEFAULT_READ, DEFAULT_FIT, DEFAULT_OUTPUT = ReadOptions(), FitOptions(), OutputOptions()

@@ -15,15 +15,17 @@ server empty). Roles:
 | ``complete`` | false where ``duration`` is only what was seen so far |
 | ``outcome`` | what the service was worth: 0 or 1, a share, or a number |
 | ``propensity`` | the probability with which this server was chosen |
+| ``free`` | the servers that were free at that moment, by semicolons |
 
-Also ``context`` (a list of columns of numbers), ``day`` (units of time in a day) and
-``leave_out`` (``{column = ["value", ...]}``: rows that are not tasks at all).
+Also ``context`` (a list of columns of numbers), ``every_outcome`` (columns of what each server was,
+or would have been, worth: a list of servers, or ``{server = "column"}``), ``day`` (units of time in
+a day) and ``leave_out`` (``{column = ["value", ...]}``: rows that are not tasks at all).
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,10 +46,11 @@ ROLES = (
     "complete",
     "outcome",
     "propensity",
+    "free",
 )
 """What a column can hold; a log whose columns have these names needs no map."""
 
-KEYS = (*ROLES, "context", "day", "leave_out")
+KEYS = (*ROLES, "context", "every_outcome", "day", "leave_out")
 OTHER_WORDS = {
     "arrival": "time",
     "timestamp": "time",
@@ -70,6 +73,7 @@ class Columns:
     Attributes:
         roles: Column by role; empty to take columns that are called like a role.
         context: Columns of numbers that describe a task.
+        every_outcome: Column by server of what it was, or would have been, worth.
         day: Units of time in a day, None if the log has no days.
         leave_out: Values of a column that mark rows to leave out.
         duration: Duration as in an instance file, where the log has none.
@@ -80,6 +84,7 @@ class Columns:
     day: float | None = None
     leave_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     duration: object | None = None
+    every_outcome: Mapping[str, str] = field(default_factory=dict)
 
     def named(self, header: tuple[str, ...]) -> dict[str, str]:
         """Column by role; the roles among the header's names if no role is given."""
@@ -133,6 +138,8 @@ def columns_of(data: Mapping[str, Any]) -> Columns:
     if not isinstance(context, (list, tuple)) or not all(isinstance(one, str) for one in context):
         problems.append(Problem("columns.context", shorten(context), "a list of columns"))
         context = []
+    every_outcome, wrong = _every_outcome(data.get("every_outcome", []))
+    problems += wrong
     leave_out = data.get("leave_out", {})
     if not isinstance(leave_out, Mapping) or not all(
         isinstance(one, list) for one in leave_out.values()
@@ -164,7 +171,22 @@ def columns_of(data: Mapping[str, Any]) -> Columns:
         None if day is None else float(day),
         {key: tuple(map(str, values)) for key, values in leave_out.items()},
         own if isinstance(own, (Mapping, list)) else None,
+        every_outcome,
     )
+
+
+def _every_outcome(value: object) -> tuple[dict[str, str], list[Problem]]:
+    """Column by server, from a list of columns or a table; and what is wrong."""
+    if isinstance(value, (list, tuple)):
+        value = dict(zip(value, value, strict=True)) if _are_names(value) else None
+    if isinstance(value, Mapping) and _are_names([*value, *value.values()]):
+        return {str(server): str(column) for server, column in value.items()}, []
+    expected = 'a list of columns called like servers, or {server = "column"}'
+    return {}, [Problem("columns.every_outcome", shorten(value), expected)]
+
+
+def _are_names(names: Iterable[object]) -> bool:
+    return all(isinstance(one, str) and one for one in names)
 
 
 def _pairs(text: str) -> dict[str, Any]:
@@ -175,7 +197,7 @@ def _pairs(text: str) -> dict[str, Any]:
             raise InputError(
                 Problem("--columns", shorten(pair), "role=column pairs by commas, or a .toml file")
             )
-        if role == "context":
+        if role in ("context", "every_outcome"):
             found[role] = column.split("+")
         elif role == "day":
             try:

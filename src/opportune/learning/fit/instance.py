@@ -161,12 +161,13 @@ def _fitted(log: Log, settings: FitSettings) -> Fit:
     own = task_type[log.task]
     seen = observed(own, log.server, log.duration, log.complete, step.length)
     services = _services(seen, settings, names, len(log.servers))
-    scores, reward, pair_count = _scores(log, task_type, shape, settings)
+    scores, reward, pair_count = log_scores(log, task_type, shape, settings)
     known = log.server >= 0
     assigned = np.zeros(shape, dtype=np.int64)
     np.add.at(assigned, (own[known], log.server[known]), 1)
     k, mixed = _servers_per_task(log, task_type, len(names))
-    allowed = assigned > 0 if settings.unseen == "forbid" else np.ones(shape, dtype=np.bool_)
+    seen_pairs = (assigned > 0) | (pair_count > 0)
+    allowed = seen_pairs if settings.unseen == "forbid" else np.ones(shape, dtype=np.bool_)
     instance = LossInstance(
         arrival_rate=arrivals.rate,
         match_reward=reward,
@@ -214,8 +215,7 @@ def _types(log: Log, settings: FitSettings) -> tuple[Int, tuple[str, ...], Clust
     if settings.types is not None:
         clusters = clustered(log.context, settings.types, settings.seed)
     else:
-        known = np.isfinite(log.outcome) & (log.server >= 0)
-        if not known.any():
+        if not _has_outcomes(log):
             raise InputError(
                 Problem(
                     "--types",
@@ -239,16 +239,37 @@ def _services(
 
 
 def _seen(log: Log, task_type: Int, shape: tuple[int, int]) -> Seen:
+    if log.recorded is not None:
+        task, server = np.nonzero(np.isfinite(log.recorded))
+        return Seen(task, server, log.recorded[task, server], task_type, log.context, shape)
     known = np.isfinite(log.outcome) & (log.server >= 0)
     return Seen(
         log.task[known], log.server[known], log.outcome[known], task_type, log.context, shape
     )
 
 
-def _scores(
+def _has_outcomes(log: Log) -> bool:
+    known = np.isfinite(log.outcome) & (log.server >= 0)
+    return bool(known.any()) or (log.recorded is not None and bool(np.isfinite(log.recorded).any()))
+
+
+def log_scores(
     log: Log, task_type: Int, shape: tuple[int, int], settings: FitSettings
 ) -> tuple[Scores | None, Float, Float]:
-    """Scores with what they rest on, the rewards of the instance, outcomes by pair."""
+    """Scores of a log with what they rest on, the rewards of the instance, outcomes by pair.
+
+    Args:
+        log: The log.
+        task_type: (n,) type of each task.
+        shape: Numbers of types V and servers R.
+        settings: What a service is worth, and by which model.
+
+    Returns:
+        Scores, None where they are no outcomes; (V, R) rewards; (V, R) outcomes.
+
+    Raises:
+        InputError: If there is no outcome, or a negative one.
+    """
     if settings.score == "none":
         return None, np.ones(shape), np.zeros(shape)
     if settings.score == "speed":
@@ -256,8 +277,7 @@ def _scores(
         own = task_type[log.task[use]]
         reward, count = speed_scores(own, log.server[use], log.duration[use], shape)
         return None, reward, count
-    known = np.isfinite(log.outcome) & (log.server >= 0)
-    if not known.any():
+    if not _has_outcomes(log):
         raise InputError(
             Problem(
                 "log.outcome",
@@ -266,16 +286,17 @@ def _scores(
                 "give --columns outcome=..., or --score speed (faster is better), --score none",
             )
         )
-    if log.outcome[known].min() < 0:
+    seen = _seen(log, task_type, shape)
+    if seen.outcome.min() < 0:
         raise InputError(
             Problem(
                 "log.outcome",
-                f"{int((log.outcome[known] < 0).sum())} negative outcomes",
+                f"{int((seen.outcome < 0).sum())} negative outcomes",
                 "outcomes of at least 0: rewards of an instance are",
                 "add a constant to all outcomes; every policy gains the same by it",
             )
         )
-    scores = fit_outcomes(_seen(log, task_type, shape), settings.model, settings.seed)
+    scores = fit_outcomes(seen, settings.model, settings.seed)
     return scores, np.maximum(scores.table.mean, 0.0), scores.table.count
 
 

@@ -18,7 +18,7 @@ from opportune.errors import InputError, Problem
 from opportune.learning.fit.columns import Columns
 from opportune.learning.fit.findings import FIRST_LINES, Finding, Findings
 from opportune.learning.fit.oddities import note_oddities
-from opportune.learning.fit.rows import Rows, read_rows, without
+from opportune.learning.fit.rows import FREE_SEPARATOR, Rows, read_rows, without
 from opportune.model.axes import Quantity
 from opportune.model.sources import SHEET_FILES, is_file, neighbors
 from opportune.model.spelling import did_you_mean
@@ -71,6 +71,9 @@ class Log:
         contexts: Names of the context columns.
         day: Units of time in a day, None without days.
         findings: Oddities, and what was done about each.
+        recorded: (n, R) what each server was, or would have been, worth; NaN where unknown, None
+            where the log does not have it.
+        free: (m, R) servers that were free when each service began, None if the log does not say.
     """
 
     name: str
@@ -91,6 +94,8 @@ class Log:
     contexts: tuple[str, ...]
     day: float | None
     findings: tuple[Finding, ...]
+    recorded: Float | None = None
+    free: Bool | None = None
 
     @property
     def n_tasks(self) -> int:
@@ -160,8 +165,11 @@ def _assembled(
     served = np.flatnonzero(rows.served)
     served = served[np.argsort(place[rows.task[served]], kind="stable")]
     types, type_names = _coded(rows.task_type)
-    servers, server_names = _coded(rows.server)
+    servers, server_names = _coded(rows.server, _named(rows))
     outcome = rows.outcome[served]
+    recorded, free = _recorded(rows, server_names), _free(rows, server_names)
+    if recorded is not None and servers is not None and not rows.has_outcome:
+        outcome = np.where(servers[served] >= 0, recorded[served, servers[served]], np.nan)
     if rules.missing_outcome == "zero" and rows.has_outcome:
         outcome = np.where(np.isnan(outcome) & rows.complete[served], 0.0, outcome)
     origin = rows.origin if rows.day is not None else float(rows.time[order[0]])
@@ -185,6 +193,8 @@ def _assembled(
         contexts=rows.contexts,
         day=rows.day,
         findings=tuple(findings.found),
+        recorded=None if recorded is None else recorded[order],
+        free=None if free is None else free[served],
     )
 
 
@@ -201,10 +211,50 @@ def _check_days(time: Float, day: float | None) -> None:
         )
 
 
-def _coded(names: list[str] | None) -> tuple[Int | None, tuple[str, ...]]:
-    """Names as numbers in sorted order, -1 for an empty one."""
+def _named(rows: Rows) -> tuple[str, ...]:
+    """Servers that are named elsewhere than by a service.
+
+    Raises:
+        InputError: If the outcome of every server is on record, but not that of one that served.
+    """
+    free = {name for cell in rows.free or () for name in cell.split(FREE_SEPARATOR)}
+    seen = {*(rows.server or ()), *free} - {""}
+    missing = sorted(seen - set(rows.recorded_servers))
+    if rows.recorded is not None and missing:
+        told = (
+            "no column for "
+            + ", ".join(missing[:FIRST_LINES])
+            + ", ..." * (len(missing) > FIRST_LINES)
+        )
+        raise InputError(Problem("columns.every_outcome", told, "a column for every server"))
+    return (*rows.recorded_servers, *free)
+
+
+def _recorded(rows: Rows, servers: tuple[str, ...]) -> Float | None:
+    """(rows, R) outcomes of all servers, in the order of their names."""
+    if rows.recorded is None:
+        return None
+    return rows.recorded[:, [rows.recorded_servers.index(name) for name in servers]]
+
+
+def _free(rows: Rows, servers: tuple[str, ...]) -> Bool | None:
+    """(rows, R) who was free."""
+    if rows.free is None:
+        return None
+    place = {name: r for r, name in enumerate(servers)}
+    free = np.zeros((len(rows.free), len(servers)), dtype=np.bool_)
+    for i, cell in enumerate(rows.free):
+        if cell:
+            free[i, [place[name] for name in cell.split(FREE_SEPARATOR) if name]] = True
+    return free
+
+
+def _coded(
+    names: list[str] | None, others: tuple[str, ...] = ()
+) -> tuple[Int | None, tuple[str, ...]]:
+    """Names as numbers in sorted order, -1 for an empty one; and all names, others with them."""
     if names is None:
         return None, ()
-    known = sorted({name for name in names if name})
+    known = sorted({name for name in (*names, *others) if name})
     place = {name: i for i, name in enumerate(known)}
     return np.array([place.get(name, -1) for name in names], dtype=np.int64), tuple(known)

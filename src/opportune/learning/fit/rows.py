@@ -10,23 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem
-from opportune.learning.fit.clock import DAY_SECONDS, Times, read_times, unclocked
+from opportune.learning.fit.clock import DAY_SECONDS, unclocked
 from opportune.learning.fit.columns import Columns
 from opportune.learning.fit.findings import Findings
-from opportune.model.tables import WORDS, Sheet, is_empty, number
+from opportune.learning.fit.reader import CONTEXT, RECORDED, Reader
+from opportune.model.tables import Sheet, number
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-LARGEST = 1e15
-"""Times and durations beyond are refused: whole numbers stay exact below."""
-
-LARGEST_VALUE = 1e50
-"""Outcomes and contexts beyond are refused: their squares must be numbers, too."""
-
-CONTEXT = "context "
-"""Begins the role of a column of contexts; its name follows."""
+FREE_SEPARATOR = ";"
+"""Between names in a cell of the column ``free``."""
 
 MOST_WAIT = 0.125
 """A clock that shows less than at the arrival is the next day's if it comes within this share of
@@ -51,6 +46,9 @@ class Rows:
         server: Names of servers, empty where nobody is named, None without that column.
         context: (n, c) numbers, None without such columns.
         contexts: Names of those columns.
+        free: Names of free servers by semicolons, None without that column.
+        recorded: (n, R) outcome of every server, NaN where unknown, None without such columns.
+        recorded_servers: Names of those servers.
         has_outcome: Whether there is a column of outcomes.
         day: Units of time in a day, None without days.
         origin: First midnight, where there are days.
@@ -69,6 +67,9 @@ class Rows:
     server: list[str] | None
     context: Float | None
     contexts: tuple[str, ...]
+    free: list[str] | None
+    recorded: Float | None
+    recorded_servers: tuple[str, ...]
     has_outcome: bool
     day: float | None
     origin: float
@@ -86,70 +87,6 @@ class Rows:
         return replace(self, **changed)
 
 
-@dataclass
-class Reader:
-    """A sheet, where its columns are, and what was found in it so far."""
-
-    sheet: Sheet
-    places: Mapping[str, int]
-    findings: Findings
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return len(self.sheet.rows)
-
-    def cells(self, role: str) -> list[Any]:
-        """The cells of a role's column, empty ones without it."""
-        if role not in self.places:
-            return [""] * self.n
-        return [row[self.places[role]] for row in self.sheet.rows]
-
-    def filled(self, role: str) -> Bool:
-        """(n,) whether the cell of a role holds something."""
-        return np.array([not is_empty(cell) for cell in self.cells(role)], dtype=np.bool_)
-
-    def names(self, role: str) -> list[str] | None:
-        """The cells of a role as names; names with blanks around them are refused."""
-        if role not in self.places:
-            return None
-        texts = [_name(cell) for cell in self.cells(role)]
-        blank = np.array([text != text.strip() for text in texts], dtype=np.bool_)
-        remedy = "blanks make two spellings of one name: remove them"
-        told = ("names without leading or trailing blanks", remedy)
-        self.findings.refuse(role, "blanks around a name", blank, told)
-        return texts
-
-    def numbers(self, role: str) -> Float:
-        """The cells of a role as numbers, NaN where empty or unreadable; the latter refused."""
-        value = np.full(self.n, np.nan)
-        bad = np.zeros(self.n, dtype=np.bool_)
-        for i, cell in enumerate(self.cells(role)):
-            if is_empty(cell):
-                continue
-            found = number(cell)
-            if found is None and isinstance(cell, str):
-                found = WORDS.get(cell.strip().lower())
-            bad[i] = found is None or not abs(found) <= LARGEST_VALUE
-            value[i] = np.nan if bad[i] or found is None else found
-        told = (f"a number within {LARGEST_VALUE:g}, or an empty cell", "")
-        self.findings.refuse(role.removeprefix(CONTEXT), "no such number", bad, told)
-        return value
-
-    def times(self, role: str) -> Times:
-        """The cells of a role as times, those that cannot be read refused."""
-        found = read_times(self.cells(role))
-        expected = "a number or an ISO date and time, the same kind in all rows"
-        self.findings.refuse(role, "no time", found.bad, (expected, ""))
-        self.refuse_large(role, found.value)
-        return found
-
-    def refuse_large(self, role: str, value: Float) -> None:
-        """Refuse times and durations that no clock shows."""
-        told = (f"times within {LARGEST:g} units", "is the unit of time the right one?")
-        self.findings.refuse(role, "too large a number", np.abs(value) > LARGEST, told)
-
-
 def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str) -> Rows:
     """The rows of a sheet; what is wrong goes to ``findings``.
 
@@ -165,6 +102,8 @@ def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str
     reader = Reader(sheet, _places(sheet, columns), findings)
     time, day, offset = _arrival_times(reader, columns)
     served, server = _who_served(reader)
+    if "server" not in reader.places:  # every server's outcome is on record, nobody's service
+        served = np.ones(reader.n, dtype=np.bool_)
     start = _starts(reader, time, served, offset, day)
     duration, complete = _durations(reader, start, served, offset)
     dropped = _short(findings, duration, served & complete, too_short)
@@ -177,6 +116,7 @@ def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str
         empty = np.array([not name for name in task_type], dtype=np.bool_)
         findings.refuse("task_type", "no type", empty, ("a type for every task", ""))
     outcome, propensity = _outcomes(reader, served)
+    free = _free(reader, served, server)
     rows = Rows(
         time=time,
         task=_tasks(reader, time, task_type, server),
@@ -191,6 +131,9 @@ def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str
         server=server,
         context=np.stack(contexts, axis=1) if contexts else None,
         contexts=columns.context,
+        free=free,
+        recorded=_recorded(reader, columns),
+        recorded_servers=tuple(columns.every_outcome),
         has_outcome="outcome" in reader.places,
         day=day,
         origin=_origin(time, day),
@@ -214,6 +157,7 @@ def without(sheet: Sheet, leave_out: Mapping[str, tuple[str, ...]]) -> tuple[She
 def _places(sheet: Sheet, columns: Columns) -> dict[str, int]:
     header = sheet.header or ()
     wanted = columns.named(header) | {f"{CONTEXT}{name}": name for name in columns.context}
+    wanted |= {f"{RECORDED}{name}": column for name, column in columns.every_outcome.items()}
     problems: list[Problem] = []
     found: dict[str, int] = {}
     for role, name in wanted.items():
@@ -222,7 +166,7 @@ def _places(sheet: Sheet, columns: Columns) -> dict[str, int]:
         except InputError as error:
             problems += error.problems
     for role in ("time", "server"):
-        if role not in wanted:
+        if role not in wanted and not (role == "server" and columns.every_outcome):
             names = ", ".join(map(repr, header))
             problems.append(
                 Problem(
@@ -345,6 +289,34 @@ def _outcomes(reader: Reader, served: Bool) -> tuple[Float, Float]:
     return np.where(served, outcome, np.nan), np.where(served, propensity, np.nan)
 
 
+def _free(reader: Reader, served: Bool, server: list[str]) -> list[str] | None:
+    """Names of the servers that were free; the one that was taken must be among them."""
+    names = reader.names("free")
+    if names is not None:
+        taken = np.array(
+            [one in told.split(FREE_SEPARATOR) for one, told in zip(server, names, strict=True)],
+            dtype=np.bool_,
+        )
+        expected = "the names of all free servers by semicolons, the one that was taken among them"
+        reader.findings.refuse("free", "the server was not free", served & ~taken, (expected, ""))
+    return names
+
+
+def _recorded(reader: Reader, columns: Columns) -> Float | None:
+    """(n, R) the outcome of every server."""
+    if not columns.every_outcome:
+        return None
+    value = np.stack(
+        [reader.numbers(f"{RECORDED}{name}") for name in columns.every_outcome], axis=1
+    )
+    reader.findings.note(
+        "the outcome of some server is not on record",
+        np.asarray(np.isnan(value).any(axis=1)),
+        "a policy that picks it there is judged without that task",
+    )
+    return value
+
+
 def _tasks(reader: Reader, time: Float, task_type: list[str] | None, server: list[str]) -> Int:
     """The number of each row's task; rows that contradict each other are refused."""
     names = reader.names("task")
@@ -388,9 +360,3 @@ def _origin(time: Float, day: float | None) -> float:
     if not np.isfinite(first):
         return 0.0
     return first if day is None else float(np.floor(first / day) * day)
-
-
-def _name(cell: Any) -> str:
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return "" if is_empty(cell) else str(cell)

@@ -1,0 +1,1 @@
+"""What would another policy have earned? Estimates from the decisions of a log."""

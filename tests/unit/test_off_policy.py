@@ -1,0 +1,225 @@
+"""Off-policy estimates: exact on small cases, and as sure as they say on logs of known truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from opportune.errors import InputError
+from opportune.experiments.judging import JudgeRules, trained
+from opportune.experiments.off_policy import OffPolicy, chances, off_policy, off_policy_record
+from opportune.experiments.settings import Settings
+from opportune.kernels.chances import fill_chances
+from opportune.learning.evaluation.decisions import decisions_of
+from opportune.learning.evaluation.estimates import Estimates, block_mean, estimate
+from opportune.learning.fit.instance import fit_log
+from opportune.learning.fit.log import read_log
+from tests import naive_evaluation as naive
+from tests.fit_logs import write_log
+from tests.instances import Shape, random_instance, static_plans
+from tests.unit.test_fit import small_world
+
+Float = NDArray[np.float64]
+SETTINGS = Settings(policies=("lag", "greedy", "random"))
+
+
+def known_log(path: Path, seed: int, n: int = 600, certain: bool = False) -> Path:
+    """A log of the small world's scores, choices at random, propensities and free servers told."""
+    rng = np.random.default_rng(seed)
+    score = small_world().match_reward
+    free_at, now, rows = np.zeros(4), 0.0, []
+    for _ in range(n):
+        now += rng.exponential(10.0)
+        v = int(rng.random() < 0.4)
+        free = np.flatnonzero(free_at <= now)
+        if not len(free):
+            rows.append(f"{now!r},{'blue' if v == 0 else 'red'},,,,,")
+            continue
+        weight = rng.random(len(free)) + 0.3
+        chance = np.zeros(len(free))
+        chance[0] = 1.0
+        chance = chance if certain else weight / weight.sum()
+        place = rng.choice(len(free), p=chance)
+        r, took = free[place], float(rng.exponential(12.0)) + 0.01
+        free_at[r] = now + took
+        won = int(rng.random() < score[v, r])
+        told = ";".join("abcd"[one] for one in free)
+        kind = "blue" if v == 0 else "red"
+        rows.append(f"{now!r},{kind},{'abcd'[r]},{took!r},{won},{float(chance[place])!r},{told}")
+    header = "time,task_type,server,duration,outcome,propensity,free"
+    return write_log(path, header, *rows)
+
+
+def judged(path: Path, rules: JudgeRules | None = None, **settings: object) -> OffPolicy:
+    fit = fit_log(read_log(path))
+    rules = rules or JudgeRules()
+    chosen = replace(SETTINGS, **settings)  # type: ignore[arg-type]
+    found = off_policy(fit, trained(fit, chosen, rules.train), rules)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("scores", ["smooth", "levels"])
+def test_chances_are_those_of_the_rule(scores: str) -> None:
+    rng = np.random.default_rng(3)
+    instance = random_instance(rng, Shape(scores=scores, forbidden=True, k=1))
+    n = 40
+    free = rng.random((n, instance.n_servers)) < 0.5
+    task_type = rng.integers(0, instance.n_types, n)
+    for plan in static_plans(instance):
+        chance = np.full(free.shape, np.nan)
+        fill_chances(plan.tables, free, task_type, np.zeros(n, dtype=np.int64), chance)
+        for i in range(n):
+            exact = naive.chance_of(plan.tables, free[i].tolist(), int(task_type[i]), 0)
+            assert chance[i] == pytest.approx([float(one) for one in exact], abs=1e-12)
+
+
+def test_estimates_are_their_formulas() -> None:
+    chance = [[Fraction(1), Fraction(0)], [Fraction(1, 4), Fraction(3, 4)], [Fraction(1), 0]]
+    taken = [(0, Fraction(1, 2), Fraction(1)), (1, Fraction(1, 4), Fraction(1, 2))]
+    taken.append((1, Fraction(1, 3), Fraction(1)))
+    guess = [[Fraction(1, 2), Fraction(1, 5)], [Fraction(1, 3), Fraction(1)], [Fraction(1), 0]]
+    exact = naive.estimates(chance, taken, guess)  # type: ignore[arg-type]
+    assert exact == (Fraction(7, 6), Fraction(7, 10), Fraction(11, 18))  # by hand
+    arrays = (
+        np.array([a for a, _, _ in taken]),
+        np.array([float(p) for _, p, _ in taken]),
+        np.array([float(r) for _, _, r in taken]),
+    )
+    found = estimate(np.array(chance, float), arrays, np.array(guess, float))
+    told = (found.ips.value, found.snips.value, found.dr.value)
+    assert told == pytest.approx([float(one) for one in exact])
+    assert found.effective == pytest.approx(5.0**2 / 13.0)
+    assert found.weight.value == pytest.approx(5.0 / 3.0)
+    cut = estimate(np.array(chance, float), arrays, np.array(guess, float), clip=2.0)
+    assert cut.ips.value == pytest.approx((2.0 + 1.0) / 3.0)
+    assert cut.clipped == pytest.approx(1 / 3)
+
+
+def synthetic(seed: int, wrong: bool = False) -> Estimates:
+    """400 independent decisions of two servers; the policy always takes the second (worth .7)."""
+    rng = np.random.default_rng(seed)
+    first = rng.random(400) * 0.6 + 0.2  # probability of the first server
+    server = (rng.random(400) >= first).astype(np.int64)
+    propensity = np.where(server == 0, first, 1.0 - first)
+    outcome = (rng.random(400) < np.where(server == 0, 0.4, 0.7)).astype(np.float64)
+    chance = np.tile([0.0, 1.0], (400, 1))
+    guess = np.tile([0.5, 0.6], (400, 1))
+    shown = np.full(400, 0.4) if wrong else propensity
+    return estimate(chance, (server, shown, outcome), guess)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    def coverage(wrong: bool) -> list[float]:
+        held = []
+        for seed in range(400):
+            found = synthetic(seed, wrong)
+            means = (found.ips, found.snips, found.dr)
+            held.append([abs(one.value - 0.7) <= one.half_width for one in means])
+        return np.mean(held, axis=0).tolist()
+
+    right, wrong = coverage(False), coverage(True)
+    assert all(0.92 <= share <= 0.985 for share in right), right
+    assert wrong[0] < 0.5  # propensities that are not true are not forgiven
+    assert wrong[1] > 0.9  # SNIPS forgives a common factor
+
+
+def test_intervals_on_logs_with_busy_servers(tmp_path: Path) -> None:
+    """The truth at the log's states is known: the true score of whom the policy would take."""
+    score, held = small_world().match_reward, []
+    for seed in range(30):
+        fit = fit_log(read_log(known_log(tmp_path / f"{seed}.csv", seed, 800)))
+        made = trained(fit, SETTINGS, 0.5)
+        found = off_policy(fit, made, JudgeRules())
+        assert found is not None
+        every = decisions_of(fit.log)
+        decisions = every.rows(made.judged[every.task])
+        for plan, row in zip(made.plans, found.rows, strict=True):
+            chance = chances(plan, decisions, fit.task_type)
+            truth = (chance * score[fit.task_type[decisions.task]]).sum(axis=1).mean()
+            means = (row.estimates.ips, row.estimates.snips, row.estimates.dr)
+            held.append([abs(one.value - truth) <= one.half_width for one in means])
+    assert (np.mean(held, axis=0) >= 0.87).all(), np.mean(held, axis=0)
+
+
+def test_blocks_see_what_neighbors_share() -> None:
+    rng = np.random.default_rng(1)
+    alike = np.repeat(rng.normal(size=200), 10)
+    alone = rng.normal(size=2000)
+    assert block_mean(alike).half_width > 2 * block_mean(alone).half_width
+    assert block_mean(alone).half_width == pytest.approx(1.96 / np.sqrt(2000), rel=0.1)
+    assert block_mean(np.ones(5)).half_width == np.inf
+
+
+def test_a_log_without_choice_supports_no_other_policy(tmp_path: Path) -> None:
+    found = judged(known_log(tmp_path / "log.csv", 4, certain=True))
+    rows = {row.policy: row.estimates for row in found.rows}
+    assert not rows["random"].supported
+    told = "\n".join(found.cautions)
+    assert "off-policy random: no support: about" in told
+    record = {row["policy"]: row for row in off_policy_record(found)["policies"]}
+    assert record["random"]["supported"] is False
+    assert record["random"]["dr"] is None
+    assert record["random"]["mean_weight"] == rows["random"].weight.value
+
+
+def test_who_was_free_without_the_column(tmp_path: Path) -> None:
+    """Services of the log say who was at work; exactly so when all of them are in it."""
+    path = known_log(tmp_path / "log.csv", 6, 200)
+    log = read_log(path)
+    told = decisions_of(log)
+    own = decisions_of(replace(log, free=None))
+    assert (told.source, own.source) == ("log", "services")
+    assert np.array_equal(told.free, own.free)
+    assert np.array_equal(own.headcount, 4 - own.free.sum(axis=1))
+    assert own.overlaps == 0
+
+
+def test_services_that_begin_together_or_never_end(tmp_path: Path) -> None:
+    rows = ("0,x,5", "0,y,3", "1,z,9", "3,y,1", "5,x,", "6,y,2", "7,z,2")
+    path = write_log(
+        tmp_path / "log.csv", "time,server,duration,outcome", *(f"{r},1" for r in rows)
+    )
+    log = read_log(path)
+    found = decisions_of(log, with_propensity=False)
+    spans = [(0, 5, 0), (0, 3, 1), (1, 10, 2), (3, 4, 1), (5, 99, 0), (6, 8, 1), (7, 9, 2)]
+    free = naive.free_servers([(float(a), float(b), r) for a, b, r in spans], 3)
+    assert not free[6, 2]
+    assert found.overlaps == 1  # the last one takes a server that is at work
+    free[6, 2] = True
+    assert np.array_equal(found.free, free)
+
+
+def test_what_is_left_out_is_told(tmp_path: Path) -> None:
+    rows = [f"{9 * i},t{i},{'xy'[i % 2]},3,1,0.5" for i in range(40)]
+    rows += ["400,two,x,3,1,0.5", "400,two,y,3,1,0.5", "410,t3x,x,3,,0.5", "420,t4x,y,3,1,"]
+    path = write_log(tmp_path / "log.csv", "time,task,server,duration,outcome,propensity", *rows)
+    told = decisions_of(read_log(path)).left_out
+    assert told == {
+        "of tasks with several servers": 2,
+        "without a propensity": 1,
+        "without an outcome": 1,
+    }
+
+
+def test_cautions_tell_how_the_estimates_were_made(tmp_path: Path) -> None:
+    path = known_log(tmp_path / "log.csv", 8, 300)
+    told = judged(path, JudgeRules(train=0.0, clip=1.5))
+    text = "\n".join(told.cautions)
+    assert "plans are judged by the outcomes that they were made from" in text
+    assert "of the weights were cut" in text
+    assert told.n > judged(path).n
+
+
+def test_bad_rules_and_columns(tmp_path: Path) -> None:
+    for wrong in ({"train": 1.0}, {"train": -0.1}, {"train": float("nan")}, {"clip": 0.0}):
+        with pytest.raises(InputError, match="--"):
+            JudgeRules(**wrong)
+    path = write_log(tmp_path / "log.csv", "time,server,duration,free", "1,x,2,y;z", "3,y,2,y")
+    with pytest.raises(InputError, match="the server was not free"):
+        read_log(path)
