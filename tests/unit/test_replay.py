@@ -130,3 +130,24 @@ def test_the_page(log: Path, tmp_path: Path) -> None:
     named = [row["policy"] for row in specs["log-reward"]["datasets"]["rows"]]
     assert named == ["The log itself", "LAG", "Greedy"]
     assert "What each policy would have earned" in text
+
+
+def test_the_page_shows_all_ways_side_by_side(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert")
+    rows = (f"{4 * i},{'xy'[i * i % 3 % 2]},3,{i % 2},1,0.5" for i in range(400))
+    log = write_log(tmp_path / "log.csv", "time,server,duration,x,y,propensity", *rows)
+    page = tmp_path / "replay.html"
+    roles = "time=time,server=server,duration=duration,propensity=propensity,every_outcome=x+y"
+    quick = ["--policies", "greedy,random", "--steps", "3000", "--replications", "2"]
+    assert run(["replay", str(log), "--columns", roles, *quick, "--report", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    specs = json.loads(text.split('id="chart-specs">')[1].split("</script>")[0])
+    ways = [row["way"] for row in specs["side-by-side"]["datasets"]["rows"]]
+    assert ways == ["off-policy", *["simulated", "recorded", "off-policy"] * 2]
+    assert (
+        "Off-policy estimates are about single decisions at the log's own states"
+        in text.replace("&#x27;", "'").replace("&#39;", "'")
+    )
+    alone = ["--columns", "time=time,duration=duration,every_outcome=x+y"]
+    assert run(["replay", str(log), *alone, *quick, "--report", str(page)]) == 0
+    assert "earns most in the simulation: " in page.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ policies sum (a_vr - b_vr)^2 sd_vr^2. Rates and durations are taken as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,7 @@ class Replay:
         cautions: What to know before believing it.
         off_policy: Estimates from the log's decisions; None without propensities.
         recorded: A run on recorded outcomes; None if the log does not have them of every server.
+        rules: How policies were judged by outcomes of the log.
     """
 
     fit: Fit
@@ -89,6 +90,7 @@ class Replay:
     cautions: tuple[str, ...]
     off_policy: OffPolicy | None = None
     recorded: Recorded | None = None
+    rules: JudgeRules = field(default_factory=JudgeRules)
 
     @property
     def logged(self) -> ReplayRow | None:
@@ -123,11 +125,13 @@ def replay(
     logged = _logged(fit) if (fit.log.server >= 0).any() else None
     policies = _policy_rows(fit, comparison, logged)
     rows = (*([] if logged is None else [logged]), *policies)
-    judged, on_record = _judged(fit, comparison.settings, rules or JudgeRules())
+    rules = JudgeRules() if rules is None else rules
+    judged, on_record = _judged(fit, comparison.settings, rules)
     told = [*_replay_cautions(fit, logged, policies)]
     for found in (judged, on_record):
         told += [] if found is None else found.cautions
-    return Replay(fit, comparison, rows, (*told, *fit.cautions), judged, on_record)
+    cautions = (*told, *fit.cautions)
+    return Replay(fit, comparison, rows, cautions, judged, on_record, rules)
 
 
 def _judged(

@@ -27,6 +27,7 @@ from opportune.experiments.chart_style import (
     row_of_policy,
     tips,
 )
+from opportune.experiments.judged_report import judged_sections, width
 from opportune.experiments.page import Html
 from opportune.experiments.replay import LOGGED, Replay, ReplayRow
 from opportune.experiments.report import whole_page
@@ -46,8 +47,10 @@ def report_html(result: Replay, title: str, command: str = "") -> str:
         page.section(
             "What each policy would have earned",
             [*report_sections.figures([reward_chart(result)], shown), _table(result)],
-            "The log is what really happened. Policies are simulated on the instance fitted to it.",
+            "Policies are simulated on the instance fitted to the log."
+            + " The log is what really happened." * (result.logged is not None),
         ),
+        *judged_sections(result, shown),
         page.section(
             "The simulation in detail",
             [report_sections.panel(result.comparison, "run", Html(""), shown)],
@@ -59,16 +62,19 @@ def report_html(result: Replay, title: str, command: str = "") -> str:
 
 def headline(result: Replay) -> str:
     """The best policy beside the log, in one sentence."""
-    logged, *rows = result.rows
-    best = max(rows, key=lambda row: row.reward)
+    logged = result.logged
+    best = max(result.simulated, key=lambda row: row.reward)
+    name = wording.short_name(best.policy)
+    if logged is None:
+        return f"{name} earns most in the simulation: {best.reward:.4f} per task."
     half = best.difference_half_width
-    told = f"{wording.signed(f'{best.difference:+.4f}')} {_width(half)}"
+    told = f"{wording.signed(f'{best.difference:+.4f}')} {width(half)}"
     verdict = (
         "more than the log" if best.difference > half else "no more than chance beside the log"
     )
     return (
-        f"{wording.short_name(best.policy)} earns most in the simulation: {best.reward:.4f} per "
-        f"task, the log {logged.reward:.4f} ({told}: {verdict})."
+        f"{name} earns most in the simulation: {best.reward:.4f} per task, the log "
+        f"{logged.reward:.4f} ({told}: {verdict})."
     )
 
 
@@ -76,7 +82,7 @@ def reward_chart(result: Replay) -> Chart:
     """Reward per task with the interval of simulation and scores together."""
     rows: list[Row] = []
     for row in result.rows:
-        half = whole_half_width(row)
+        half = whole_halfwidth(row)
         low, high = ends(row.reward, half)
         rows.append(
             {
@@ -84,7 +90,7 @@ def reward_chart(result: Replay) -> Chart:
                 "reward": rounded(row.reward),
                 "low": low,
                 "high": high,
-                "shown": f"{row.reward:.4f} {_width(half)}",
+                "shown": f"{row.reward:.4f} {width(half)}",
                 "color": INK if row.policy == LOGGED else color_of(row.policy),
             }
         )
@@ -111,7 +117,7 @@ def reward_chart(result: Replay) -> Chart:
     )
 
 
-def whole_half_width(row: ReplayRow) -> float:
+def whole_halfwidth(row: ReplayRow) -> float:
     """95 % half width of a reward, both sources together."""
     return float(np.hypot(row.half_width, row.score_half_width))
 
@@ -120,13 +126,8 @@ def _name(row: ReplayRow) -> str:
     return "The log itself" if row.policy == LOGGED else wording.short_name(row.policy)
 
 
-def _width(half_width: float) -> str:
-    """A half width in the digits of the rewards, or that there is none: one run has none."""
-    return f"±{wording.NBSP}{half_width:.4f}" if np.isfinite(half_width) else "no interval"
-
-
 def _table(result: Replay) -> Html:
-    first = result.rows[1].policy
+    first, alone = result.simulated[0].policy, result.logged is None
     rows = []
     for row in result.rows:
         own, leads = row.policy == LOGGED, row.policy in (LOGGED, first)
@@ -134,13 +135,13 @@ def _table(result: Replay) -> Html:
             [
                 _name(row),
                 f"{row.reward:.4f}",
-                _width(row.half_width),
-                "" if own else _width(row.score_half_width),
+                width(row.half_width),
+                "" if own else width(row.score_half_width),
                 wording.share(row.unserved),
-                "" if own else wording.signed(f"{row.difference:+.4f}"),
-                "" if own else _width(row.difference_half_width),
+                "" if own or alone else wording.signed(f"{row.difference:+.4f}"),
+                "" if own or alone else width(row.difference_half_width),
                 "" if leads else wording.signed(f"{row.rival:+.4f}"),
-                "" if leads else _width(row.rival_half_width),
+                "" if leads else width(row.rival_half_width),
             ]
         )
     head = [
