@@ -69,7 +69,7 @@ def claims(result: LearnedComparison) -> list[str]:
 
     Rule (``learned.md`` 4): a learner keeps the gain if it has at least half of the known-score
     gain and its paired interval excludes 0; nothing is claimed where the known-score gain is
-    below 1 % or 5 standard errors, and both intervals are told.
+    below 1 % or 5 standard errors or its interval holds 0, and both intervals are told.
     """
     known = {one.policy: one for one in result.gains if one.known}
     told = []
@@ -90,10 +90,16 @@ def claims(result: LearnedComparison) -> list[str]:
 def _claim(gain: Gain, truth: Gain) -> str:
     pair = f"{gain.policy} - {gain.other}: {_interval(gain)} per 100 tasks"
     beside = f"{truth.policy} - {truth.other}: {_interval(truth)}"
-    if truth.percent < LEAST_PERCENT or truth.errors < LEAST_ERRORS:
+    unsure = truth.errors < LEAST_ERRORS or not truth.difference > truth.half_width
+    if truth.percent < LEAST_PERCENT or unsure:
         return f"{pair}; {beside}, too small or too unsure to claim anything"
-    keeps = gain.difference >= truth.difference / 2 and gain.difference > gain.half_width
-    verdict = "keeps at least half of" if keeps else "does not keep half of"
+    half = truth.difference / 2
+    if gain.difference >= half and gain.difference > gain.half_width:
+        verdict = "keeps at least half of"
+    elif gain.difference + gain.half_width < half:
+        verdict = "does not keep half of"
+    else:
+        verdict = "is not shown to keep half of"
     return f"{pair}: {verdict} the known-score gain ({beside})"
 
 

@@ -21,8 +21,9 @@ from opportune.kernels.streams import NEVER
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-OUTCOME, EXPLORE, PICK, SEQUENCE = 20, 21, 22, 23
-"""Purposes: uniforms of outcomes, of the forced share, of its picks, of the order of a log."""
+OUTCOME, EXPLORE, PICK, SEQUENCE, WINDOW = 20, 21, 22, 23, 24
+"""Purposes: uniforms of outcomes, of the forced share, of its picks, of the order of a log, of the
+place in a trace."""
 
 NEXT, TIME, WAITING, STARTED, ENDED, SEARCHED = range(6)
 """``LearnedState.number``: next task to arrive, step of the last event, tasks that wait, services

@@ -21,6 +21,7 @@ from opportune.kernels.learned import (
     OUTCOME,
     PICK,
     SEQUENCE,
+    WINDOW,
     HiddenScores,
     HiddenStreams,
 )
@@ -81,6 +82,53 @@ class Recorded:
 
 
 @dataclass(frozen=True, eq=False)
+class RecordedPace:
+    """Times of a trace: when tasks came and how long they took, in the order of their arrival.
+
+    Attributes:
+        gap: (N,) steps from the arrival before; 0 for tasks that came in one step.
+        duration: (N,) steps.
+
+    Raises:
+        InputError: If there are not as many of both, or a number is no time.
+    """
+
+    gap: Annotated[Int, Quantity("", "N", "step", "steps since the previous arrival")]
+    duration: Annotated[Int, Quantity("D_i", "N", "step", "duration of a task")]
+
+    def __post_init__(self) -> None:
+        problems = []
+        if len(self.gap) != len(self.duration) or not len(self.gap):
+            told = f"{len(self.gap)} gaps, {len(self.duration)} durations"
+            problems.append(Problem("pace", told, "as many of both, at least one"))
+        if not bool(np.all(self.gap >= 0)):
+            problems.append(Problem("gap", "below 0", "steps, in the order of arrival"))
+        if not bool(np.all(self.duration >= 1)):
+            problems.append(Problem("duration", "below 1", "at least one step"))
+        if problems:
+            raise InputError(problems)
+
+    def window(self, n_tasks: int, place: float) -> tuple[Int, Int]:
+        """Gaps and durations of so many tasks in a row.
+
+        Args:
+            n_tasks: How many.
+            place: Where they begin: 0 for the first possible task, below 1.
+
+        Raises:
+            InputError: If the trace has fewer.
+        """
+        if n_tasks > len(self.gap):
+            expected = f"at most {len(self.gap)}, the tasks of the trace"
+            raise InputError(Problem("tasks", shorten(n_tasks), expected))
+        first = int(place * (len(self.gap) - n_tasks + 1))
+        own = slice(first, first + n_tasks)
+        gap = self.gap[own].copy()
+        gap[0] = max(int(gap[0]), 1)
+        return gap, self.duration[own].copy()
+
+
+@dataclass(frozen=True, eq=False)
 class HiddenWorld:
     """An instance and how its scores show themselves. Build one with :func:`hidden_world`.
 
@@ -90,6 +138,7 @@ class HiddenWorld:
         model: (R,) servers with the same number share what is learned (copies of one model).
         joins: (R,) number of the task from which on the server is there; 0 from the start.
         recorded: Tasks of a log; None if tasks are drawn by type.
+        pace: Times of a trace, for recorded tasks; None if gaps and durations are drawn.
     """
 
     instance: LossInstance
@@ -97,6 +146,7 @@ class HiddenWorld:
     model: Annotated[Int, Quantity("m_r", "R", "", "which servers share what is learned")]
     joins: Annotated[Int, Quantity("i_r", "R", "tasks", "task from which a server is there")]
     recorded: Recorded | None = field(default=None)
+    pace: RecordedPace | None = field(default=None)
 
     @property
     def n_models(self) -> int:
@@ -120,7 +170,8 @@ class HiddenWorld:
     def streams(self, n_tasks: int, seed: int, replication: int) -> HiddenStreams:
         """All randomness of a run of ``n_tasks`` tasks: every policy sees the same.
 
-        Recorded tasks come in an order drawn anew for each replication, each at most once.
+        Recorded tasks come in an order drawn anew for each replication, each at most once. A
+        recorded pace is that of so many tasks in a row, from a place drawn anew.
 
         Raises:
             InputError: If there are fewer recorded tasks, nothing arrives, or a number is wrong.
@@ -149,11 +200,14 @@ class HiddenWorld:
             order = np.argsort(units(key, SEQUENCE, self.recorded.n_tasks), kind="stable")
             row = order[:n_tasks].astype(np.int32)
             task_type = self.recorded.task_type[row].astype(np.int32)
+        gap, duration = drawn.gap, drawn.duration
+        if self.pace is not None:
+            gap, duration = self.pace.window(n_tasks, float(units(key, WINDOW, 1)[0]))
         return HiddenStreams(
-            gap=drawn.gap,
+            gap=gap,
             task_type=task_type,
             row=row,
-            duration=drawn.duration,
+            duration=duration,
             choice=drawn.choice,
             outcome=units(key, OUTCOME, n_tasks * k).reshape(n_tasks, k),
             explore=units(key, EXPLORE, n_tasks),
@@ -174,6 +228,7 @@ def hidden_world(
     joins: Mapping[str, int] | None = None,
     model: Int | None = None,
     recorded: Recorded | None = None,
+    pace: RecordedPace | None = None,
 ) -> HiddenWorld:
     """Hide an instance's scores.
 
@@ -182,6 +237,7 @@ def hidden_world(
         joins: Server name -> number of the task from which on it is there.
         model: (R,) servers with one number share what is learned; each its own by default.
         recorded: Tasks of a log.
+        pace: Times of a trace; the instance has its rate and mean duration.
 
     Raises:
         InputError: Naming what does not fit.
@@ -220,5 +276,5 @@ def hidden_world(
         raise InputError(problems)
     columns = np.arange(instance.n_servers) if model is None else np.asarray(model)
     return HiddenWorld(
-        instance, unit if unit > 0 else 1.0, columns.astype(np.int64), joined, recorded
+        instance, unit if unit > 0 else 1.0, columns.astype(np.int64), joined, recorded, pace
     )
