@@ -26,6 +26,8 @@ from opportune.service.api.answering import (
 )
 from opportune.service.api.gate import Gate
 from opportune.service.api.openapi import document
+from opportune.service.dashboard import serving as dashboard
+from opportune.service.dashboard.view import Dashboards
 from opportune.service.node import Node
 from opportune.service.problems import RefusalError
 from opportune.service.settings import check_exposure, is_loopback
@@ -68,7 +70,7 @@ def create_app(node: Node, shortcut: bool = True) -> Gate:
         await node.close()
 
     app = Litestar(
-        HANDLERS,
+        [*HANDLERS, *dashboard.HANDLERS],
         guards=[check_scope],
         exception_handlers={
             RefusalError: on_refusal,
@@ -80,7 +82,7 @@ def create_app(node: Node, shortcut: bool = True) -> Gate:
         openapi_config=None,  # its pages load scripts from elsewhere; ours is /openapi.json
         request_max_body_size=None,
         logging_config=None,
-        state=State({"document": api_document}),
+        state=State({"document": api_document, "dashboards": Dashboards()}),
     )
     return Gate(node, app, needs_key, shortcut)
 

@@ -33,8 +33,8 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN = frozenset({b"/livez", b"/readyz", b"/openapi.json"})
-"""Paths that need no key."""
+OPEN = re.compile(rb"/(livez|readyz|openapi\.json|dashboard(/.*)?)?")
+"""Paths that need no key; the dashboard asks for what it shows with one."""
 
 VERB = "§"
 """What stands before an action in the router's paths; no real path holds it."""
@@ -83,7 +83,7 @@ class Gate:
         headers = _headers(scope)
         call = Call(
             self._node,
-            LOCAL if path in OPEN else self._caller(headers),
+            LOCAL if OPEN.fullmatch(path) else self._caller(headers),
             self._target(scope, path),
             (scope.get("client") or ("",))[0],
             _text(headers.get(b"idempotency-key")),
