@@ -86,15 +86,15 @@ class RecordedPace:
     """Times of a trace: when tasks came and how long they took, in the order of their arrival.
 
     Attributes:
-        gap: (N,) steps from the arrival before; 0 for tasks that came in one step.
-        duration: (N,) steps.
+        gap: (n,) steps from the arrival before; 0 for tasks that came in one step.
+        duration: (n,) steps.
 
     Raises:
         InputError: If there are not as many of both, or a number is no time.
     """
 
-    gap: Annotated[Int, Quantity("", "N", "step", "steps since the previous arrival")]
-    duration: Annotated[Int, Quantity("D_i", "N", "step", "duration of a task")]
+    gap: Annotated[Int, Quantity("", "n", "steps", "steps since the previous arrival")]
+    duration: Annotated[Int, Quantity("", "n", "steps", "duration of a task")]
 
     def __post_init__(self) -> None:
         problems = []
