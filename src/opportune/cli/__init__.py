@@ -37,6 +37,11 @@ COMMANDS = {
         "serve:serve",
         "The live service: decisions over HTTP, nothing acknowledged is lost.",
     ),
+    "plans": (
+        "plans:plans",
+        "Plans of a live pool: make one, try it in the shadow, put it in force.",
+    ),
+    "explain": ("explain:explain", "Why a decision of the live service came out as it did."),
     "keys": ("keys:keys", "Make, list and revoke the API keys of the live service."),
     "backup": ("backup:backup", "Copy the live service's journal while it runs."),
     "verify": ("verify:verify", "Does a journal give the same decisions again? Is it whole?"),

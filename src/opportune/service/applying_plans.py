@@ -35,7 +35,13 @@ def shadow_decided(state: State, event: events.Offered) -> None:
 def _plan_requested(state: State, event: events.PlanRequested) -> None:
     state.jobs.pop(event.plan, None)
     state.jobs[event.plan] = PlanJob(
-        event.policy, event.then, event.rates, event.reason, event.seconds, event.time
+        event.policy,
+        event.then,
+        event.rates,
+        event.reason,
+        event.seconds,
+        event.key,
+        event.time,
     )
     ended = [name for name, job in state.jobs.items() if job.state != PRICING]
     for name in ended[: max(len(ended) - KEPT_JOBS, 0)]:
@@ -55,8 +61,9 @@ def _plan_ended(state: State, event: events.PlanEnded) -> None:
 
 def _plan_put(state: State, event: events.PlanPut) -> None:
     state.plans[event.plan.id] = event.plan
-    state.made[event.plan.id] = PlanOrigin(event.time, event.reason)
-    state.jobs.pop(event.plan.id, None)
+    job = state.jobs.pop(event.plan.id, None)
+    key = "" if job is None else job.key
+    state.made[event.plan.id] = PlanOrigin(event.time, event.reason, key)
     kept = {*state.history[-2:], state.shadow}
     for name in list(state.plans):
         if len(state.plans) <= KEPT_PLANS:

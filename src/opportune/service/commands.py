@@ -93,6 +93,7 @@ class RequestPlan(Command, frozen=True):
     rates: Rates = "declared"
     reason: Text = ""
     seconds: PositiveSeconds = 600.0
+    key: Text = ""
 
 
 class StartPlan(Command, frozen=True):

@@ -105,6 +105,7 @@ class PlanRequested(Event, frozen=True):
     rates: Rates = "declared"
     reason: str = ""
     seconds: float = 0.0
+    key: str = ""
 
 
 class PlanStarted(Event, frozen=True):

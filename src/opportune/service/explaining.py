@@ -26,7 +26,7 @@ class ExplainedServer(Struct, frozen=True, kw_only=True):
         role: ``picked``, ``runner-up`` (the first that was free and not picked) or ``alternate``.
         score: Match reward.
         demand_price: l_v: what serving one more task of the type is worth.
-        busy_seconds: E[D_vr] that the cost counts with; None where the server's time is free.
+        busy_seconds: E[D_vr] that the cost counts with; the type's own where time costs nothing.
         capacity_price: q_r in reward per second.
         capacity_cost: E[D_vr] q_r: what the server's time is worth.
         opportunity_cost: Demand price plus capacity cost.
@@ -92,7 +92,7 @@ def _explained(pick: Pick, why: Reasons, role: str) -> ExplainedServer:
 def _busy_seconds(cost: float | None, price: float | None, mean: float | None) -> float | None:
     """E[D_vr] from the cost: a pair may have its own; the type's own where they agree."""
     if cost is None or not price:
-        return None
+        return mean
     seconds = cost / price
     return mean if mean is not None and math.isclose(seconds, mean, rel_tol=SAME) else seconds
 

@@ -50,6 +50,7 @@ def request_plan(turn: Turn, command: RequestPlan) -> Reply:
             rates=command.rates,
             reason=command.reason,
             seconds=command.seconds,
+            key=command.key,
         )
     )
     return Reply(body=lambda: plan_of(state, name), waiting=True)

@@ -27,7 +27,7 @@ from opportune.service.learner_reading import learning_body
 from opportune.service.notes import is_note
 from opportune.service.owner import PoolOwner
 from opportune.service.plan_jobs import PRICING, Then
-from opportune.service.planner import declared
+from opportune.service.plan_runs import declared
 from opportune.service.state import State
 
 EVERY = 0.1

@@ -30,6 +30,7 @@ class PlanJob(Struct, array_like=True):
         rates: Whose rates it is made for.
         reason: Why it was asked for; empty if somebody asked.
         seconds: Most seconds for pricing; the best prices so far are taken then.
+        key: Of the request that waits for it: sent again after a restart, it is the same request.
         requested: When, in seconds of the pool's clock.
         state: ``pricing``, ``failed`` or ``canceled``.
         starts: How often pricing was begun.
@@ -42,6 +43,7 @@ class PlanJob(Struct, array_like=True):
     rates: Rates
     reason: str
     seconds: float
+    key: str
     requested: float
     state: str = PRICING
     starts: int = 0
@@ -54,3 +56,4 @@ class PlanOrigin(Struct, array_like=True):
 
     created: float
     reason: str = ""
+    key: str = ""

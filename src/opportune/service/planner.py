@@ -10,20 +10,15 @@ putting it in force costs decisions nothing.
 from __future__ import annotations
 
 import asyncio
-import copy
-import os
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import structlog
 
 from opportune.errors import OpportuneError
-from opportune.pricing.blas import one_thread
-from opportune.pricing.search import Stop
 from opportune.service import commands
 from opportune.service.drifting import (
     NO_PLAN,
@@ -32,21 +27,27 @@ from opportune.service.drifting import (
     baseline,
     basis_of,
     declared_change,
-    measured_rates,
     rate_drift,
 )
 from opportune.service.idempotency import Ticket
 from opportune.service.learned import durations_of, rates_of
 from opportune.service.notes import Audited
-from opportune.service.ordering import keep_routings
 from opportune.service.owner import PoolOwner
 from opportune.service.plan_bodies import Progress
 from opportune.service.plan_jobs import PRICING, PlanJob
+from opportune.service.plan_runs import (
+    Made,
+    PlanCanceledError,
+    Run,
+    be_nice,
+    declared,
+    free_name,
+    price_job,
+)
 from opportune.service.planning import plan_pool
 from opportune.service.problems import Reply, problem
 from opportune.service.resources import PlanDocument
-from opportune.service.routing import Kept
-from opportune.service.state import Server, State
+from opportune.service.state import State
 
 EVERY = 1.0
 """Seconds between two looks at the pools."""
@@ -57,46 +58,7 @@ SETTLES = 2.0
 AGAIN_AFTER = 60.0
 """Seconds after which the service asks again by itself when no plan came of it."""
 
-NICENESS = 10
-"""Of the planner's thread: requests come first."""
-
 _log = structlog.get_logger("planner")
-
-
-class PlanCanceledError(Exception):
-    """Nobody wants the plan any more."""
-
-
-@dataclass
-class Run:
-    """A plan that is being made.
-
-    Attributes:
-        canceled: Set when nobody wants it any more.
-        began: When pricing began, of a clock that does not jump; None while it waits.
-        step, gap: As in ``plan_bodies.Progress``.
-    """
-
-    canceled: threading.Event = field(default_factory=threading.Event)
-    began: float | None = None
-    step: str = "waiting"
-    gap: float | None = None
-
-    def tell(self, gap: float, step: str) -> None:
-        """How far pricing is; called by its thread.
-
-        Raises:
-            PlanCanceledError: If nobody wants the plan any more.
-        """
-        self.step, self.gap = step, gap if gap < 1e300 else None
-        if self.canceled.is_set():
-            raise PlanCanceledError
-
-    @property
-    def progress(self) -> Progress:
-        """The same for a reader."""
-        seconds = 0.0 if self.began is None else time.monotonic() - self.began
-        return Progress(step=self.step, gap=self.gap, seconds=seconds)
 
 
 class Waiter(NamedTuple):
@@ -107,18 +69,12 @@ class Waiter(NamedTuple):
     future: asyncio.Future[Reply]
 
 
-class _Made(NamedTuple):
-    document: PlanDocument
-    kept: list[Kept]
-    basis: Basis
-
-
 class Planner:
     """Makes plans for the pools that a node owns (``node.Companion``)."""
 
     def __init__(self) -> None:
         self._owners: dict[str, PoolOwner] = {}
-        self._thread = ThreadPoolExecutor(1, "planner", initializer=_be_nice)
+        self._thread = ThreadPoolExecutor(1, "planner", initializer=be_nice)
         self._turn = asyncio.Semaphore(1)
         self._wake = asyncio.Event()
         self._runs: dict[tuple[str, str], Run] = {}
@@ -158,17 +114,35 @@ class Planner:
         run = self._runs.get((pool, plan))
         return None if run is None else run.progress
 
-    async def wait(
-        self, owner: PoolOwner, plan: str, asked: Ticket | None, audit: Audited | None
+    async def make(
+        self,
+        owner: PoolOwner,
+        command: commands.RequestPlan,
+        asked: Ticket | None,
+        audit: Audited | None,
     ) -> Reply:
-        """The reply that stores a plan, once it is made; or why it was not.
+        """Ask for a plan and wait for it: the reply that stores it, or why it was not made.
+
+        A request that is sent again after a restart finds its job, or its plan, by its key.
 
         Args:
             owner: Of the pool.
-            plan: A job that is being priced.
+            command: What is asked for.
             asked: The request's idempotency key, for the reply.
             audit: Who asked.
         """
+        plan, key, state = command.plan, "" if asked is None else asked.key.hex(), owner.state
+        stored = [name for name, origin in state.made.items() if key and origin.key == key]
+        if stored:
+            return await owner.ask(commands.PutPlan(plan=state.plans[stored[0]]), asked, audit)
+        jobs = state.jobs.items()
+        again = [name for name, job in jobs if key and job.key == key and job.state == PRICING]
+        if again:
+            plan = again[0]
+        else:
+            reply = await owner.ask(msgspec.structs.replace(command, key=key))
+            if reply.status >= 400:
+                return reply
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         waiting = self._waiters.setdefault((owner.pool, plan), [])
         waiting.append(Waiter(asked, audit, future))
@@ -289,7 +263,7 @@ class Planner:
         state = declared(owner.state)
         try:
             made = await asyncio.get_running_loop().run_in_executor(
-                self._thread, _price, state, name, (job, run, max(owner.now(), state.clock))
+                self._thread, price_job, state, name, (job, run, max(owner.now(), state.clock))
             )
         except PlanCanceledError:
             return _ended(owner.state.jobs.get(name))
@@ -302,7 +276,7 @@ class Planner:
             return problem("internal", "see the service's log")
         return await self._store(owner, job, made)
 
-    async def _store(self, owner: PoolOwner, job: PlanJob, made: _Made) -> Reply:
+    async def _store(self, owner: PoolOwner, job: PlanJob, made: Made) -> Reply:
         """Store a plan, unless it was canceled at the last moment."""
         state, name = owner.state, made.document.id
         present = state.jobs.get(name)
@@ -332,51 +306,3 @@ class Planner:
 def _ended(job: PlanJob | None) -> Reply:
     told = "it was canceled" if job is None or not job.detail else job.detail
     return problem("conflict", f"no plan was made: {told}")
-
-
-def _be_nice() -> None:
-    """Let the thread that prices come after the one that answers, where the system can."""
-    with suppress(AttributeError, OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-
-
-def _price(state: State, name: str, how: tuple[PlanJob, Run, float]) -> _Made:
-    """Make a plan of a copy of a pool; in the planner's thread."""
-    job, run, now = how
-    stop = Stop(seconds=job.seconds, progress=run.tell, catch_interrupt=False)
-    run.tell(float("inf"), "reading the pool")
-    basis = basis_of(state, name)
-    rate = measured_rates(state, now) if job.rates == "measured" else None
-    source = "priors" if job.reason == NO_PLAN else "plan"
-    with one_thread():
-        document = plan_pool(state, name, job.policy, source, (rate, stop))
-    run.tell(document.gap if document.gap is not None else float("inf"), "building")
-    return _Made(document, keep_routings(state, document), basis)
-
-
-def declared(state: State) -> State:
-    """A copy of what the planner reads, so that the pool may go on while it plans."""
-    return State(
-        state.pool,
-        state.settings,
-        state.clock,
-        list(state.types),
-        [Server(server.settings, present=server.present) for server in state.servers],
-        state.score.copy(),
-        state.score_version,
-        dict(state.plans),
-        dict(state.activated),
-        list(state.history),
-        arrivals=copy.deepcopy(state.arrivals),
-        type_index=dict(state.type_index),
-        server_index=dict(state.server_index),
-        learned=state.learned,
-    )
-
-
-def free_name(state: State, begins: str) -> str:
-    """``plan-1``, ``plan-2``, ...: the first that is not taken."""
-    number = len(state.plans) + 1
-    while f"{begins}-{number}" in state.plans or f"{begins}-{number}" in state.jobs:
-        number += 1
-    return f"{begins}-{number}"

@@ -21,7 +21,7 @@ from opportune.service.api.answering import (
 from opportune.service.api.bodies import NewPlan
 from opportune.service.api.calls import look, named
 from opportune.service.plan_bodies import PlanBody, PlanDetail
-from opportune.service.planner import free_name
+from opportune.service.plan_runs import free_name
 from opportune.service.problems import refusal
 from opportune.service.resources import PlanDocument
 from opportune.service.state import State
@@ -68,10 +68,9 @@ async def make_plan(request: AnyRequest, pool: Segment) -> Response[PlanBody]:
     call, body = call_of(request), await request.body()
     owner = call.node.owner(named(pool))
     asked = call.ticket(body)
-    if asked is not None:
-        known = owner.keys.find(asked.key)
-        if known is not None:
-            return respond(await owner.again(known, asked))
+    known = None if asked is None else owner.keys.find(asked.key)
+    if asked is not None and known is not None:
+        return respond(await owner.again(known, asked))
     if data.shadow and data.activate:
         wrong = Problem("shadow", "true", "activate or shadow, not both", "say activate: false")
         raise refusal("invalid", "a plan in force is not compared with itself", [wrong])
@@ -90,9 +89,7 @@ async def make_plan(request: AnyRequest, pool: Segment) -> Response[PlanBody]:
     if asked is not None:
         owner.keys.begin(asked, owner.now())
     try:
-        reply = await owner.ask(command)
-        if reply.status < 400:
-            reply = await call.node.planner.wait(owner, command.plan, asked, call.audit())
+        reply = await call.node.planner.make(owner, command, asked, call.audit())
     finally:
         if asked is not None and owner.keys.is_running(asked.key):
             owner.keys.forget(asked.key)
