@@ -12,7 +12,6 @@ service without an outcome, whether it was completed, failed, lost or released: 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -166,7 +165,7 @@ class Counts(Struct):
     pace: list[Pace] = field(default_factory=list)
     choices: Choices = field(default_factory=Choices)
     tasks: dict[int, Seen] = field(default_factory=dict)
-    ended: deque[int] = field(default_factory=deque)
+    ended: list[int] = field(default_factory=list)
     reports: int = 0
     outside: int = 0
     published_at: int = 0
@@ -297,7 +296,7 @@ def end(counts: Counts, number: int, time: float) -> None:
     seen.ended = time
     counts.ended.append(number)
     while len(counts.ended) > min(counts.retain, MOST_KEPT):
-        del counts.tasks[counts.ended.popleft()]
+        del counts.tasks[counts.ended.pop(0)]
 
 
 def scaled(features: tuple[FeatureRange, ...], context: dict[str, Any]) -> list[float]:
