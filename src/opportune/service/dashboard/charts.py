@@ -60,7 +60,7 @@ def charts() -> dict[str, Spec]:
             ],
         ),
         "heat-chart": _heat(),
-        "capacity-chart": _bars("place", "price", "Capacity price, reward/s", "server"),
+        "capacity-chart": _bars("place", "price", "Price, reward/s", "server"),
         "demand-chart": _demand(),
     }
 
@@ -87,7 +87,7 @@ def _over_time(title: str, lines: list[tuple[str, str, str, list[int]]]) -> Spec
                 "field": "value",
                 "type": "quantitative",
                 "title": title,
-                "axis": {"tickCount": 5, "domain": False, "ticks": False},
+                "axis": {"tickCount": 5, "domain": False, "ticks": False, "format": ".3~g"},
                 "scale": {"zero": True, "nice": True},
             },
             "color": {
@@ -142,7 +142,6 @@ def _heat() -> Spec:
                 "type": "quantitative",
                 "title": "Index, reward",
                 "scale": {
-                    "domainMid": 0,
                     "range": ["var(--heat-low)", "var(--heat-mid)", "var(--heat-high)"],
                     "interpolate": "lab",
                 },
@@ -178,14 +177,14 @@ def _bars(x: str, y: str, title: str, name: str) -> Spec:
             "x": {
                 "field": x,
                 "type": "ordinal",
-                "title": "Servers, lowest price first",
+                "title": "Servers, lowest capacity price first",
                 "axis": {"labels": False, "ticks": False},
             },
             "y": {
                 "field": y,
                 "type": "quantitative",
                 "title": title,
-                "axis": {"tickCount": 4, "domain": False, "ticks": False},
+                "axis": {"tickCount": 4, "domain": False, "ticks": False, "format": ".3~g"},
             },
             "tooltip": [
                 {"field": name, "type": "nominal", "title": "Server"},
@@ -208,7 +207,7 @@ def _demand() -> Spec:
                 "field": "price",
                 "type": "quantitative",
                 "title": "Demand price, reward",
-                "axis": {"tickCount": 4},
+                "axis": {"tickCount": 4, "format": ".3~g"},
             },
             "y": {
                 "field": "type",

@@ -41,13 +41,12 @@ def course(state: State, history: History, window: str, now: float) -> Course:
     """
     seconds = WINDOWS[window][0]
     bins = history.bins(window, now)
-    reward, reward_rows, reward_table = _reward(state, bins, seconds, now)
+    reward, reward_rows, reward_table = _reward(state, history, bins, (seconds, now))
     blocked, blocked_rows, blocked_table = _blocked(state, history, bins, seconds)
     since = _since(history, bins)
-    reasons = bound_reasons(state, history.asides)
     return Course(
         parts={
-            "reward": joined([_status(reasons, "bound"), reward, since]),
+            "reward": joined([reward, since]),
             "reward-table": reward_table,
             "blocking": joined([blocked, since]),
             "blocking-table": blocked_table,
@@ -57,9 +56,13 @@ def course(state: State, history: History, window: str, now: float) -> Course:
 
 
 def _reward(
-    state: State, bins: Sequence[Bin], seconds: float, now: float
+    state: State, history: History, bins: Sequence[Bin], clock: tuple[float, float]
 ) -> tuple[Html, list[Row], Html]:
-    """Numbers, rows and table of the reward; its mean begins anew with another plan."""
+    """Numbers, rows and table of the reward; its mean begins anew with another plan.
+
+    ``clock``: seconds of a bin, and now.
+    """
+    seconds, now = clock
     rows: list[Row] = []
     listed: list[list[Html]] = []
     plan, total, length = None, 0.0, 0.0
@@ -94,8 +97,11 @@ def _reward(
             ("bound_ratio", number("bound_ratio", ratio)),
         ]
     )
+    status = note("No plan with a bound is in force.")
+    if bound is not None:
+        status = _status(bound_reasons(state, history.asides), "bound")
     head = ["From", "rate", "mean_rate", "bound"]
-    return shown, rows, _latest("Reward over time", head, listed)
+    return joined([status, shown]), rows, _latest("Reward over time", head, listed)
 
 
 def _blocked(
@@ -106,12 +112,13 @@ def _blocked(
     rows: list[Row] = []
     listed: list[list[Html]] = []
     created = dropped = 0
+    waits = state.settings is not None and state.settings.mode == "queue"
     for one in bins:
         created, dropped = created + one.created, dropped + one.dropped
         share = one.dropped / one.created if one.created else None
         mean = dropped / created if created else None
         for line, value in (("blocked", share), ("mean", mean), ("theory", known.value)):
-            if value is not None:
+            if value is not None and not waits:
                 rows.append(_row(one.start, line, 100.0 * value))
         listed.append(
             [

@@ -71,6 +71,7 @@ def explained(body: DecisionBody, sees_all: bool) -> Html:
         ("n_permitted", number("n_permitted", why.n_permitted)),
         ("n_free", number("n_free", why.n_free)),
         ("headcount", number("headcount", why.headcount)),
+        ("lost_by", number("lost_by", body.lost_by)),
     ]
     parts = []
     if why.degraded:
@@ -86,27 +87,23 @@ def explained(body: DecisionBody, sees_all: bool) -> Html:
 
 def _candidates(body: DecisionBody) -> Html:
     """Who was picked, and who would have been next."""
-    named = [(pick, "picked") for pick in body.picks]
-    named += [
-        (pick, "runner-up" if i == 0 else "next") for i, pick in enumerate(body.why.alternates)
-    ]
     title = element("h3", "Candidates")
-    if not named:
+    if not body.servers:
         return joined([title, note("No permitted server was free.")])
-    demand = body.why.demand_price
     rows = [
         [
-            name_of(pick.server),
-            element("span", role, class_=f"role {role}"),
-            number("index", pick.index),
-            number("score", pick.score),
-            number("opportunity_cost", pick.opportunity_cost),
-            number("demand_part", None if pick.opportunity_cost is None else demand),
-            number("capacity_part", _capacity_part(pick, demand)),
-            number("capacity_price", pick.capacity_price),
-            number("propensity", pick.propensity),
+            name_of(one.server),
+            element("span", one.role, class_=f"role {one.role}"),
+            number("index", one.index),
+            number("score", one.score),
+            number("opportunity_cost", one.opportunity_cost),
+            number("demand_part", one.demand_price),
+            number("capacity_part", one.capacity_cost),
+            number("busy_seconds", one.busy_seconds),
+            number("capacity_price", one.capacity_price),
+            number("propensity", one.propensity),
         ]
-        for pick, role in named
+        for one in body.servers
     ]
     head = [
         "Server",
@@ -116,13 +113,18 @@ def _candidates(body: DecisionBody) -> Html:
         "opportunity_cost",
         "demand_part",
         "capacity_part",
+        "busy_seconds",
         "capacity_price",
         "propensity",
     ]
     formula = (
-        "Index = score − opportunity cost; opportunity cost = demand price + duration × capacity "
+        "Index = score − opportunity cost; opportunity cost = demand price + busy for × capacity "
         "price."
     )
+    parts = [title, note(formula)]
+    if any(one.by_prices is False for one in body.servers):
+        told = "the score was changed after the plan was made, or the plan orders by something else"
+        parts.append(note(f"Not so for every server here: {told}.", "warning"))
     scrolled = element(
         "div",
         table("Candidates", head, rows),
@@ -131,14 +133,7 @@ def _candidates(body: DecisionBody) -> Html:
         role="region",
         aria_label="Candidates",
     )
-    return joined([title, note(formula), scrolled])
-
-
-def _capacity_part(pick: Pick, demand: float | None) -> float | None:
-    """E[D_v] q_r: what is left of the opportunity cost without the demand price."""
-    if pick.opportunity_cost is None or demand is None:
-        return None
-    return pick.opportunity_cost - demand
+    return joined([*parts, scrolled])
 
 
 def _shadow(body: DecisionBody) -> Html:

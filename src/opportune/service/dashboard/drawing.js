@@ -41,6 +41,10 @@ async function embed(name) {
   place.classList.remove("empty");
   const spec = { ...colored(specs.charts[name]), datasets: { rows: rows.get(name) } };
   if (spec.height.step) spec.height = spec.height.step * new Set(rows.get(name).map((row) => row.type)).size;
+  if (name === "heat-chart") {
+    const most = Math.max(...rows.get(name).map((row) => Math.abs(row.index ?? 0))) || 1;
+    spec.encoding.color.scale.domain = [-most, 0, most];
+  }
   const { view } = await window.vegaEmbed(place, spec, {
     actions: false,
     ast: true, // expressions are interpreted: the page forbids making code from text

@@ -37,7 +37,7 @@ def number(name: str, value: float | None) -> Html:
         return element(
             "span", joined(["–", _hidden(" none")], ""), class_="none", title=told, data_figure=name
         )
-    shown = plain(value * 100 if figure.percent else value)
+    shown = percent(value) if figure.percent else plain(value)
     unit = element("span", f" {figure.unit}", class_="unit")
     return element(
         "data",
@@ -68,6 +68,11 @@ def plain(value: float) -> str:
         return f"{value:,.0f}"
     text = f"{value:.4g}"
     return text if "e" in text else text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(share: float) -> str:
+    """A share in percent; a tiny one is only said to be below."""
+    return "<0.0001" if 0 < share < 1e-6 else plain(100 * share)
 
 
 def moment(seconds: float) -> Html:
@@ -185,15 +190,21 @@ FIGURES: dict[str, Figure] = {
         "Over a short time chance alone can lift it above a hundred.",
         True,
     ),
-    "shadow_agreed": Figure(
-        "Shadow agreed",
+    "shadow_decisions": Figure(
+        "Decisions compared",
         "decisions",
-        "Decisions in which the shadow plan would have picked the same servers.",
+        "Decisions that picked servers while the plan decided beside the active one.",
     ),
-    "shadow_differed": Figure(
-        "Shadow differed",
-        "decisions",
-        "Decisions in which the shadow plan would have picked other servers.",
+    "gain": Figure(
+        "Mean",
+        "reward/decision",
+        "What the shadow's picks are worth minus what the picks are worth, in the mean. With the "
+        "right prices: what a decision would gain if the shadow took over.",
+    ),
+    "half_width": Figure(
+        "±",
+        "reward/decision",
+        "Half of the interval that holds the true mean with a probability of ninety-five percent.",
     ),
     "disagreement": Figure(
         "Shadow disagreement",
@@ -226,6 +237,15 @@ FIGURES: dict[str, Figure] = {
         "Capacity price of the server times the mean duration: what holding this server for that "
         "long is worth.",
     ),
+    "busy_seconds": Figure(
+        "Busy for", "s", "Expected seconds of service by this server that the cost counts with."
+    ),
+    "lost_by": Figure(
+        "Runner-up lost by",
+        "reward",
+        "Index of the last pick minus index of the runner-up. It may be negative where the order "
+        "is not by the index: pins, weights, a draw at random.",
+    ),
     "capacity_price": Figure(
         "Capacity price", "reward/s", "What a second of this server's time is worth."
     ),
@@ -255,7 +275,7 @@ FIGURES: dict[str, Figure] = {
         "Passed over", "servers", "Servers before the last pick in the plan's order, not free."
     ),
     "server_group": Figure("Servers", "servers", "Servers that this column stands for."),
-    "pairs": Figure("Scores", "pairs", "Pairs of a task type and a server that have a score."),
+    "columns": Figure("Columns", "columns", "Columns of the heat map."),
     "types": Figure("Task types", "types", "Kinds of tasks that are declared."),
     "arrived": Figure("Arrived", "tasks", "Tasks that came in during this time."),
     "lost": Figure("Dropped", "tasks", "Tasks that were dropped during this time."),

@@ -8,20 +8,25 @@ from opportune.service.dashboard.figures import moment, name_of, number
 from opportune.service.dashboard.tables import capped, facts, note, table
 from opportune.service.plan_bodies import PlanBody
 from opportune.service.plan_reading import plan_bodies
+from opportune.service.shadowing import WORSE
 from opportune.service.state import State
 
 MOST = 10
-"""Stored plans that are listed."""
+"""Plans that are listed."""
 
+_VERDICTS = {
+    "worse": "worse at both plans' prices",
+    "better": "better at both plans' prices",
+    "open": "open: the intervals do not tell",
+}
 _SOURCES = {"plan": "prices of the pool", "priors": "prices of the declared priors"}
 
 
 def plans(state: State, pool: PoolBody) -> Html:
-    """The active plan, the shadow beside it, and the latest stored ones."""
+    """The active plan, the shadow beside it, and the latest ones of all."""
     bodies = plan_bodies(state)
     active = next((body for body in bodies if body.active), None)
-    shadow = next((body for body in bodies if body.shadow), None)
-    parts = [_active(active, pool), _shadow(shadow, pool)]
+    parts = [_active(active, pool), _shadow(bodies)]
     if bodies:
         parts.append(_stored(bodies))
     return joined(parts)
@@ -44,21 +49,32 @@ def _active(body: PlanBody | None, pool: PoolBody) -> Html:
     return facts(pairs)
 
 
-def _shadow(body: PlanBody | None, pool: PoolBody) -> Html:
-    agreed = pool.counts.get("shadow_agreed", 0)
-    differed = pool.counts.get("shadow_differed", 0)
-    if body is None and not agreed + differed:
-        return note("No plan decides in the shadow.")
+def _shadow(bodies: list[PlanBody]) -> Html:
+    """The plan in the shadow, or the one that was there last, and what came of it."""
+    stays = [(body, body.in_shadow) for body in bodies if body.in_shadow is not None]
+    if not stays:
+        return note("No plan has decided in the shadow.")
+    body, stay = max(stays, key=lambda one: (one[0].shadow, one[1].since))
     pairs: list[tuple[str, str]] = [
-        ("In the shadow", "none now" if body is None else name_of(body.id)),
-        ("shadow_agreed", number("shadow_agreed", agreed)),
-        ("shadow_differed", number("shadow_differed", differed)),
-        (
-            "disagreement",
-            number("disagreement", differed / (agreed + differed) if agreed + differed else None),
-        ),
+        ("In the shadow" if body.shadow else "Was in the shadow", name_of(body.id)),
+        ("Against", "none" if stay.against is None else name_of(stay.against)),
+        ("shadow_decisions", number("shadow_decisions", stay.decisions)),
+        ("disagreement", number("disagreement", stay.disagreement)),
+        ("Verdict", _VERDICTS.get(stay.verdict, stay.verdict)),
     ]
-    return facts(pairs)
+    rows = [
+        [element("span", name), number("gain", one.mean), number("half_width", one.half_width)]
+        for name, one in (
+            ("Score at once", stay.score),
+            ("At the active plan's prices", stay.at_active_prices),
+            ("At the shadow's prices", stay.at_shadow_prices),
+        )
+    ]
+    head = ["Shadow minus active", "gain", "half_width"]
+    parts = [element("h3", "Shadow"), facts(pairs), table("Shadow minus active", head, rows)]
+    if stay.verdict == WORSE:
+        parts.insert(1, note("Worse at both plans' prices: do not activate it.", "warning"))
+    return joined(parts)
 
 
 def _stored(bodies: list[PlanBody]) -> Html:
@@ -67,20 +83,27 @@ def _stored(bodies: list[PlanBody]) -> Html:
         [
             name_of(body.id),
             name_of(body.policy),
-            element("span", "active" if body.active else "shadow" if body.shadow else "stored"),
+            _state(body),
             number("bound", body.bound),
             Html("") if body.activated_at is None else moment(body.activated_at),
         ]
         for body in shown
     ]
-    told = capped(len(rows), len(bodies), "The latest ones.")
+    told = capped(len(rows), len(bodies), "They are the latest.")
     head = ["Plan", "Policy", "State", "bound", "Put in force"]
     scrolled = element(
         "div",
-        table("Stored plans", head, rows),
+        table("Plans", head, rows),
         class_="scroll",
         tabindex="0",
         role="region",
-        aria_label="Stored plans",
+        aria_label="List of plans",
     )
-    return joined([told, scrolled])
+    return joined([element("h3", "All plans"), told, scrolled])
+
+
+def _state(body: PlanBody) -> Html:
+    """The state of a plan, and why it is in it."""
+    told = [text for text in (body.reason, body.detail) if text]
+    state = element("span", body.state)
+    return joined([state, name_of(f"({'; '.join(told)})")], " ") if told else state

@@ -39,14 +39,14 @@ def _told(found: Heat) -> Html:
     if not found.priced:
         parts.append(note("No plan with prices decides: the index is the score.", "warning"))
     if found.n_types > len(found.types):
-        remedy = "Those with the highest demand price."
-        parts.append(capped(len(found.types), found.n_types, "Task types: " + remedy.lower()))
+        remedy = "They have the highest demand prices."
+        parts.append(capped(len(found.types), found.n_types, remedy, "types"))
     if found.n_servers > len(found.columns):
         told = [
             number("servers", found.n_servers),
             "stand in",
-            number("listed", len(found.columns)),
-            "columns of neighbors in capacity price; a cell is the mean of its permitted servers.",
+            number("columns", len(found.columns)),
+            "of neighbors in capacity price; a cell is the mean of its permitted servers.",
         ]
         parts.append(note(joined(told, " ")))
     return joined(parts)

@@ -91,9 +91,9 @@ def note(text: str, kind: str = "note") -> Html:
     return element("p", text, class_=kind)
 
 
-def capped(shown: int, total: int, remedy: str) -> Html:
-    """What a capped table leaves out; nothing if it has all."""
+def capped(shown: int, total: int, remedy: str, what: str = "listed") -> Html:
+    """What a capped table leaves out; nothing if it has all. ``what`` is counted."""
     if shown >= total:
         return Html("")
-    told = [number("listed", shown), "of", number("listed", total), f"are shown. {remedy}"]
+    told = [number(what, shown), "of", number(what, total), f"are shown. {remedy}"]
     return note(joined(told, " "))

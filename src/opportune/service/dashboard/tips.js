@@ -18,7 +18,9 @@ function show(element) {
   tip.showPopover();
   element.setAttribute("aria-describedby", "tip");
   const box = element.getBoundingClientRect();
-  place(box.left, box.bottom - 6);
+  const { width, height } = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(8, Math.min(box.left, innerWidth - width - 8))}px`;
+  tip.style.top = `${box.top - height - 6 > 0 ? box.top - height - 6 : box.bottom + 6}px`;
 }
 
 export function hide() {
