@@ -51,10 +51,14 @@ class Metrics:
 
     Args:
         states: Gives the pools and their states when metrics are asked for.
+
+    Attributes:
+        clock: Seconds of the clock that the pools go by.
     """
 
     def __init__(self, states: Callable[[], Iterable[tuple[str, State]]]) -> None:
         self.registry = CollectorRegistry()
+        self.clock = time.time
         self._states = states
         self._pools: dict[str, _Pool] = {}
         self._decisions = Counter(
@@ -153,7 +157,7 @@ class Metrics:
 
     def _values(self, pool: str, state: State) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """Gauge, labels behind the pool, value."""
-        now = time.time()
+        now = self.clock()
         counts = state.counts
         yield "queue_depth", (), len(state.queued)
         yield "assignments_open", (), state.n_tasks_open - len(state.queued)

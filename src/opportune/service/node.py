@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -11,15 +12,20 @@ import msgspec
 import structlog
 
 from opportune.service import engine
+from opportune.service.cluster import Cluster
+from opportune.service.cluster_metrics import ClusterMetrics
 from opportune.service.idempotency import KeyMemory
 from opportune.service.journal import WATCH, Journal
-from opportune.service.keys import KeyFile
+from opportune.service.keys import KeyFile, Keys
 from opportune.service.limits import RateLimit
 from opportune.service.memory import MemoryJournal
 from opportune.service.metrics import Metrics
 from opportune.service.owner import PoolOwner
+from opportune.service.pending import Tenure
 from opportune.service.planner import Planner
-from opportune.service.problems import refusal
+from opportune.service.postgres import PostgresJournal
+from opportune.service.postgres_keys import PostgresKeys
+from opportune.service.problems import RefusalError, moved, refusal
 from opportune.service.resources import PlanDocument, PoolId
 from opportune.service.settings import ServiceSettings
 from opportune.service.sqlite import SqliteJournal
@@ -53,6 +59,8 @@ def open_journal(settings: ServiceSettings, watch: WATCH | None = None) -> Journ
     Raises:
         InputError: If it cannot be opened.
     """
+    if settings.cluster is not None:
+        return PostgresJournal(settings.cluster.url, watch, settings.cluster.schema)
     if settings.database is None:
         return MemoryJournal(watch)
     return SqliteJournal(settings.database, watch)
@@ -72,13 +80,29 @@ class Node:
     def __init__(self, settings: ServiceSettings, journal: Journal | None = None) -> None:
         self.settings = settings
         self.metrics = Metrics(self._states)
-        self.keys = KeyFile(settings.key_file) if settings.key_file is not None else None
         self.limit = RateLimit(settings.rate, settings.burst)
         self.owners: dict[str, PoolOwner] = {}
         self.planner = Planner()
         self.companions: list[Companion] = [self.planner]
         self.ready = False
+        self.keys: Keys | None = None
+        if settings.key_file is not None:
+            self.keys = KeyFile(settings.key_file)
         self._journal = journal or open_journal(settings, self.metrics.committed)
+        self.cluster = self._join(settings)
+        self.now = self.metrics.clock = time.time if self.cluster is None else self.cluster.clock
+
+    def _join(self, settings: ServiceSettings) -> Cluster | None:
+        journal = self._journal
+        if settings.cluster is None or not isinstance(journal, PostgresJournal):
+            return None
+        shared = PostgresKeys(journal) if self.keys is None else None
+        self.keys = self.keys or shared
+        cluster = Cluster(settings.cluster, journal, self, shared)
+        cluster.metrics = ClusterMetrics(
+            self.metrics.registry, lambda: list(self.owners), lambda: len(cluster.nodes)
+        )
+        return cluster
 
     @property
     def journal(self) -> Journal:
@@ -93,14 +117,18 @@ class Node:
     def load(self) -> None:
         """Read all pools; before the first request, in any thread.
 
+        Among several nodes there is nothing to read yet: pools are taken one by one.
+
         Raises:
             JournalError: If one cannot be read.
         """
         engine.warm_up()
+        if self.cluster is not None:
+            return
         gc.disable()  # nothing that is read is garbage, and looking for it takes half of the time
         try:
             for pool in self._journal.pools():
-                self.owners[pool] = self._own(pool)
+                self.owners[pool] = self.read_pool(pool)
         finally:
             gc.enable()
 
@@ -109,6 +137,13 @@ class Node:
         for owner in self.owners.values():
             self._begin(owner)
         self.ready = True
+        if self.cluster is not None and self.cluster.settings.advertise:
+            self.cluster.start(self.cluster.settings.advertise)
+
+    def listens(self, address: str) -> None:
+        """It is known where the node listens; in the event loop's thread."""
+        if self.cluster is not None:
+            self.cluster.start(address)
 
     def _begin(self, owner: PoolOwner) -> None:
         owner.start()
@@ -119,19 +154,49 @@ class Node:
         for companion in self.companions:
             companion.ended(owner)
 
-    def _own(self, pool: str) -> PoolOwner:
+    def read_pool(self, pool: str, tenure: Tenure | None = None) -> PoolOwner:
+        """The owner of a pool, read from the journal; in any thread.
+
+        Raises:
+            JournalError: If it cannot be read.
+        """
         settings = self.settings
         memory = KeyMemory(settings.idempotency_keys, settings.idempotency_seconds)
         watch = self.metrics.decided
-        return PoolOwner(pool, self._journal, memory, settings.snapshot_every, watch)
+        return PoolOwner(pool, self._journal, memory, settings.snapshot_every, watch, tenure)
+
+    def adopt(self, owner: PoolOwner) -> None:
+        """Serve a pool from now on."""
+        self.owners[owner.pool] = owner
+        self._begin(owner)
+
+    def drop(self, pool: str) -> PoolOwner | None:
+        """Serve a pool no longer; its owner, who takes no more."""
+        owner = self.owners.pop(pool, None)
+        if owner is not None:
+            owner.leave()
+            self._end(owner)
+        return owner
+
+    async def pool_names(self) -> list[str]:
+        """All pools, wherever they are.
+
+        Raises:
+            JournalError: If that cannot be found out.
+        """
+        if self.cluster is not None:
+            return await self.cluster.pools()
+        return [pool for pool, owner in self.owners.items() if owner.state.settings is not None]
 
     def owner(self, pool: str) -> PoolOwner:
         """The owner of a pool.
 
         Raises:
-            RefusalError: If there is no such pool.
+            RefusalError: If there is no such pool, or it has moved.
         """
         owner = self.owners.get(pool)
+        if owner is None and self.cluster is not None and self.cluster.knows(pool):
+            raise RefusalError(moved())
         if owner is None or owner.state.settings is None:
             raise refusal("not-found", f"there is no pool {pool!r}")
         return owner
@@ -150,9 +215,10 @@ class Node:
             raise refusal("invalid", f"pool {pool!r}: {error}") from error
         if len(self.owners) >= MOST_POOLS:
             raise refusal("conflict", f"there are {MOST_POOLS} pools; one node has no more")
-        owner = self.owners[pool] = self._own(pool)
-        self._begin(owner)
-        return owner
+        if self.cluster is not None:  # the relay has claimed it, a moment ago
+            raise RefusalError(moved())
+        self.adopt(self.read_pool(pool))
+        return self.owners[pool]
 
     async def make_plan(self, pool: str, plan_id: str, policy: str) -> PlanDocument:
         """Price a pool as it is now and plan for it, in a thread of its own.
@@ -172,6 +238,8 @@ class Node:
     async def close(self) -> None:
         """Write what waits, take snapshots, let go of the journal."""
         self.stop()
+        if self.cluster is not None:
+            await self.cluster.close()
         for owner in self.owners.values():
             self._end(owner)
             await owner.close()

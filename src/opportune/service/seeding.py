@@ -62,6 +62,8 @@ async def seed(node: Node, pool: str, instance: LossInstance, step: float) -> bo
     Raises:
         InputError: If the service does not take something of it.
     """
+    if node.cluster is not None and not await node.cluster.makes(pool):
+        return False
     owner = node.owner_or_new(pool)
     if owner.state.settings is not None:
         return False

@@ -45,17 +45,32 @@ class Seed(NamedTuple):
 class _Server(uvicorn.Server):
     """Says where it listens; tells the node before open connections are waited for."""
 
-    def __init__(self, config: uvicorn.Config, node: Node, ready: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        node: Node,
+        ready: Callable[[str], None],
+        first: Seed | None,
+    ) -> None:
         super().__init__(config)
+        self._first = first
         self._node = node
         self._ready = ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leaving: asyncio.Future[None] | None = None
 
     async def startup(self, sockets: Any = None) -> None:
         """Listen."""
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self._ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            self._node.listens(address)
+            if self._node.cluster is not None:  # only now it can know of the others' pools
+                await self._node.cluster.see_others()
+                await _seed(self._node, self._first)
+            self._ready(address)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -71,8 +86,28 @@ class _Server(uvicorn.Server):
                 signal.signal(one, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Told to stop: event streams end, new requests are refused."""
+        """Told to stop: event streams end, new requests are refused.
+
+        Among several nodes, first the pools are handed over, and requests are sent on until load
+        balancers and clients have turned away. A second signal ends it at once.
+        """
+        cluster = self._node.cluster
+        if cluster is None or cluster.draining or self._loop is None:
+            self._node.stop()
+            super().handle_exit(sig, frame)
+            return
+        self._loop.call_soon_threadsafe(self._begin_leaving, sig, frame)
+
+    def _begin_leaving(self, sig: int, frame: FrameType | None) -> None:
         self._node.stop()
+        self._leaving = asyncio.ensure_future(self._leave(sig, frame))
+
+    async def _leave(self, sig: int, frame: FrameType | None) -> None:
+        cluster = self._node.cluster
+        if cluster is not None:
+            await cluster.leave()
+            if len(cluster.nodes) > 0:
+                await asyncio.sleep(cluster.settings.drain)
         super().handle_exit(sig, frame)
 
 
@@ -110,10 +145,15 @@ def serve(
         date_header=False,
         timeout_graceful_shutdown=max(1, round(settings.grace)),
     )
-    server = _Server(config, node, ready)
+    server = _Server(config, node, ready, first)
     sys.setswitchinterval(SWITCH)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         return runner.run(_run(node, server, first))
+
+
+async def _seed(node: Node, first: Seed | None) -> None:
+    if first is not None and not await seed(node, *first):
+        _log.info("the pool is there; the instance is not read again", pool=first.pool)
 
 
 async def _run(node: Node, server: _Server, first: Seed | None) -> int:
@@ -121,8 +161,8 @@ async def _run(node: Node, server: _Server, first: Seed | None) -> int:
     try:
         await loop.run_in_executor(None, node.load)
         node.start()
-        if first is not None and not await seed(node, *first):
-            _log.info("the pool is there; the instance is not read again", pool=first.pool)
+        if node.cluster is None:
+            await _seed(node, first)
         gc.collect()
         gc.freeze()
         await server.serve()

@@ -16,6 +16,7 @@ from litestar.params import FromPath
 from opportune.errors import OpportuneError, Problem
 from opportune.service.api.calls import Call, administer, carry_out, decoded
 from opportune.service.commands import Command
+from opportune.service.journal import JournalError
 from opportune.service.problems import (
     PROBLEM_JSON,
     STATUS,
@@ -112,7 +113,9 @@ def on_http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
 
 
 def on_our_error(request: AnyRequest, error: OpportuneError) -> Response[Any]:
-    """Input that the planner or the storage refuses."""
+    """Input that the planner refuses, or a storage that can not do it."""
+    if isinstance(error, JournalError):
+        return respond(problem("unavailable", str(error), headers={"retry-after": "1"}))
     return respond(problem("invalid", str(error), error.problems))
 
 

@@ -152,3 +152,19 @@ class EventPage(Struct, frozen=True):
 
     events: list[EventBody]
     next: int
+
+
+class ReadyBody(Struct, frozen=True, omit_defaults=True):
+    """A node that takes requests; the rest is told by one among several.
+
+    Attributes:
+        status: ``ready``.
+        node: Its name.
+        pools: Pools that it owns.
+        nodes: Nodes that live, and where they answer.
+    """
+
+    status: str
+    node: str = ""
+    pools: list[str] = []
+    nodes: dict[str, str] = {}

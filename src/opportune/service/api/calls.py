@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -34,6 +33,7 @@ class Call:
         target: Method, path and query.
         remote: Address that it came from.
         key: Its idempotency key, None without one.
+        forwarded: Whether another node has sent it on.
     """
 
     node: Node
@@ -41,6 +41,7 @@ class Call:
     target: bytes
     remote: str
     key: str | None
+    forwarded: bool = False
 
     def allow(self, scope: str) -> None:
         """Let a request pass that needs a scope.
@@ -75,7 +76,7 @@ class Call:
 
     def audit(self) -> Audited:
         """A note that this was asked."""
-        return Audited(time.time(), self.caller.name, self.target.decode("ascii"), self.remote)
+        return Audited(self.node.now(), self.caller.name, self.target.decode("ascii"), self.remote)
 
 
 async def carry_out(call: Call, pool: str, command: Command, body: bytes) -> Reply:

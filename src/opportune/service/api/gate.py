@@ -23,6 +23,7 @@ import structlog
 from opportune.errors import Problem
 from opportune.service.api.calls import Call, refused
 from opportune.service.api.hot import hot_handler
+from opportune.service.api.relay import FORWARDED, Relay
 from opportune.service.keys import LOCAL, Caller
 from opportune.service.node import Node
 from opportune.service.problems import RefusalError, Reply, problem, refusal
@@ -66,6 +67,7 @@ class Gate:
         self.app = app
         self._needs_key = needs_key
         self._shortcut = shortcut
+        self._relay = None if node.cluster is None else Relay(node.cluster, self._handle)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request (ASGI)."""
@@ -74,6 +76,9 @@ class Gate:
             return
         path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         path = path.partition(b"?")[0]
+        cluster = self._node.cluster
+        if cluster is not None and cluster.draining:
+            send = _closing(send)
         try:
             await self._pass(scope, path, receive, send)
         except RefusalError as error:
@@ -81,25 +86,46 @@ class Gate:
 
     async def _pass(self, scope: Scope, path: bytes, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
+        forwarded = self._forwarded_by(headers)
         call = Call(
             self._node,
             LOCAL if OPEN.fullmatch(path) else self._caller(headers),
             self._target(scope, path),
-            (scope.get("client") or ("",))[0],
+            (scope.get("client") or ("",))[0] if forwarded is None else forwarded,
             _text(headers.get(b"idempotency-key")),
+            forwarded is not None,
         )
-        wait = self._node.limit.wait(call.caller.name, time.monotonic())
-        if wait > 0.0:
-            told = {"retry-after": str(int(wait) + 1)}
-            await self._send(send, problem("rate-limited", f"wait {wait:.2f} s", headers=told))
-            return
-        settings = self._node.settings
-        limit = settings.bulk_limit if BULKY.fullmatch(path) else settings.body_limit
-        if int(headers.get(b"content-length", b"0") or 0) > limit:
+        if not call.forwarded:
+            wait = self._node.limit.wait(call.caller.name, time.monotonic())
+            if wait > 0.0:
+                told = {"retry-after": str(int(wait) + 1)}
+                await self._send(send, problem("rate-limited", f"wait {wait:.2f} s", headers=told))
+                return
+        limit = self._limit(path)
+        length = int(headers.get(b"content-length", b"0") or 0)
+        if length > limit:
             raise _too_large(limit)
+        if self._relay is None:
+            await self._handle(scope, path, call, receive, send)
+            return
+        body = None
+        if length or b"transfer-encoding" in headers:
+            body = await _body(receive, limit)
+        await self._relay(scope, path, call, body, (receive, send))
+
+    def _limit(self, path: bytes) -> int:
+        """Most bytes of a body."""
+        settings = self._node.settings
+        return settings.bulk_limit if BULKY.fullmatch(path) else settings.body_limit
+
+    async def _handle(
+        self, scope: Scope, path: bytes, call: Call, receive: Receive, send: Send
+    ) -> None:
+        """Handle a request on this node."""
+        limit = self._limit(path)
         handler = hot_handler(path) if self._shortcut and scope["method"] == "POST" else None
         if scope["method"] in ("POST", "PUT") and not SCORES.fullmatch(path):
-            _check_media_type(headers)
+            _check_media_type(_headers(scope))
         if handler is not None:
             body = await _body(receive, limit)
             try:
@@ -113,6 +139,14 @@ class Gate:
             _log.debug("request", status=reply.status, **call.told())
             return
         await self._hand_on(scope, path, call, (_Counted(receive, limit), send))
+
+    def _forwarded_by(self, headers: dict[bytes, bytes]) -> str | None:
+        """The client's address, if another node has sent the request on."""
+        cluster, said = self._node.cluster, _text(headers.get(FORWARDED))
+        if cluster is None or said is None:
+            return None
+        secret, _, remote = said.partition(" ")
+        return remote if cluster.trusts(secret) else None
 
     async def _hand_on(
         self, scope: Scope, path: bytes, call: Call, channel: tuple[Receive, Send]
@@ -199,6 +233,18 @@ class _Counted:
         if self._seen > self._limit:
             raise _too_large(self._limit)
         return message
+
+
+def _closing(send: Send) -> Send:
+    """Tells with every answer that the connection is closed, so that clients turn away."""
+
+    async def closing(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ()), (b"connection", b"close")]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return closing
 
 
 async def _body(receive: Receive, limit: int) -> bytes:

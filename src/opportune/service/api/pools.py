@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -45,8 +44,7 @@ MOST = 100_000
 @get("/v1/pools", opt=READ, responses=problems())
 async def list_pools(request: AnyRequest) -> PoolList:
     """The pools."""
-    owners = call_of(request).node.owners.items()
-    return PoolList([pool for pool, owner in owners if owner.state.settings is not None])
+    return PoolList(await call_of(request).node.pool_names())
 
 
 @post("/v1/pools", opt=reads(ADMIN, NewPool), responses={**problems("conflict", "invalid")})
@@ -65,10 +63,9 @@ async def create_pool(request: AnyRequest) -> Response[PoolBody]:
 @get("/v1/pools/{pool:str}", opt=READ, responses=problems("not-found"))
 async def get_pool(request: AnyRequest, pool: Segment) -> Response[PoolBody]:
     """A pool at a glance."""
-    now = time.time()
-    return respond(
-        await look(call_of(request), named(pool), lambda state: reading.pool_body(state, now))
-    )
+    call = call_of(request)
+    now = call.node.now()
+    return respond(await look(call, named(pool), lambda state: reading.pool_body(state, now)))
 
 
 @put(

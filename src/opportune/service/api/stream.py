@@ -71,7 +71,7 @@ async def follow_events(call: Call, pool: str, after: int) -> AsyncGenerator[byt
     """Events as they are written, for as long as the client stays."""
     owner = call.node.owner(pool)
     yield b": events of the pool follow\n\n"
-    while call.node.ready:
+    while call.node.ready and not owner.gone:
         if not await owner.wait_beyond(after, KEEP_ALIVE):
             yield b": still here\n\n"
             continue

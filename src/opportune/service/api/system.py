@@ -8,6 +8,7 @@ from litestar import Response, get
 from litestar.enums import MediaType
 
 from opportune.service.api.answering import AnyRequest, call_of, problems, respond
+from opportune.service.api.bodies import ReadyBody
 from opportune.service.problems import Reply, encode_json, problem
 
 
@@ -18,13 +19,21 @@ async def livez() -> dict[str, str]:
 
 
 @get("/readyz", responses=problems("unavailable"))
-async def readyz(request: AnyRequest) -> Response[dict[str, str]]:
-    """All pools are read and can be written."""
+async def readyz(request: AnyRequest) -> Response[ReadyBody]:
+    """All pools are read and can be written; among several nodes, it also sees the others."""
     node = call_of(request).node
+    cluster = node.cluster
     failed = [f"{pool}: {owner.failed}" for pool, owner in node.owners.items() if owner.failed]
+    if cluster is not None:
+        failed += [f"{pool}: {told}" for pool, told in cluster.failed.items()]
+        if not failed and node.ready and not cluster.joined:
+            failed.append("the database with the other nodes does not answer")
     if failed or not node.ready:
         return respond(problem("unavailable", "; ".join(failed) or "starting or stopping"))
-    return respond(Reply(200, encode_json({"status": "ready"})))
+    if cluster is None:
+        return respond(Reply(200, encode_json(ReadyBody("ready"))))
+    body = ReadyBody("ready", cluster.name, sorted(node.owners), dict(cluster.nodes))
+    return respond(Reply(200, encode_json(body)))
 
 
 @get("/metrics", opt={"scope": "read"}, media_type=MediaType.TEXT, responses=problems())
