@@ -211,6 +211,76 @@ def test_a_clock_of_the_day(tmp_path: Path) -> None:
     assert "a service that ran past midnight: 1 row (line 5)" in text
 
 
+WAITED = {
+    "date": "day",
+    "time": "clock",
+    "start": "begun",
+    "duration": "took",
+    "server": "who",
+    "day": 100,
+}
+
+
+def test_a_clock_that_nobody_set_is_no_midnight(tmp_path: Path) -> None:
+    path = write_log(
+        tmp_path / "log.csv",
+        "day,clock,begun,took,who,menu,line",
+        "1,90,0,1,x,1,0",  # 0 before the arrival, and the wait leads elsewhere: not set
+        "1,98,0,1,y,1,1",  # the wait leads to midnight
+        "2,0,0,5,x,0,0",  # a task of the first moment of a day
+        "2,50,60,5,x,2,3",  # arrival and wait say 55
+        "2,60,,,,1,1",
+        "2,70,73,5,y,-1,2",
+    )
+    log = read_log(path, columns_of(WAITED | {"wait": ["menu", "line"]}))
+    assert log.start.tolist() == [91.0, 100.0, 100.0, 160.0, 173.0]
+    text = told(log)
+    assert "the service began at 0 o'clock, before the task arrived: 1 row (line 2); taken" in text
+    assert "arrival and wait say when it began" in text
+    assert "the service began after midnight: 1 row (line 3)" in text
+    assert "the service did not begin when the wait was over: 1 row (line 5)" in text
+    assert "a negative wait in the column 'menu': 1 row (line 7); not used" in text
+    without = read_log(path, columns_of(WAITED))
+    assert np.isnan(without.start[:2]).all()
+    assert "at 0 o'clock, before the task arrived: 2 rows (line 2, 3)" in told(without)
+
+
+def test_a_wait_stands_for_a_start_that_the_log_does_not_have(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "log.csv", "time,server,duration,queued", "0,x,4,2.5", "9,y,1,")
+    log = read_log(path, read_columns("time=time,server=server,duration=duration,wait=queued"))
+    assert log.start.tolist() == [2.5, 9.0]
+    with pytest.raises(InputError, match="a list of columns"):
+        columns_of({"time": "t", "server": "s", "wait": 3})
+    with pytest.raises(InputError, match="gone"):
+        read_log(path, read_columns("time=time,server=server,wait=gone"))
+
+
+def test_what_happened_twice_or_at_once_is_told(tmp_path: Path) -> None:
+    path = write_log(
+        tmp_path / "log.csv",
+        "time,task_type,server,duration",
+        "0,a,x,4",
+        "0,a,x,4",
+        "0,a,y,4",
+        "7,a,,3",
+        "7,a,,3",
+    )
+    log = read_log(path)
+    text = told(log)
+    assert "a task that arrived at the same time as another: 3 rows (line 3, 4, 6)" in text
+    assert "the same service again: equal time, type, server, start and duration: 1 row" in text
+    assert "a duration of a task that nobody served: 2 rows (line 5, 6); not used" in text
+    assert log.n_tasks == 5
+
+
+def test_a_long_service_overlaps_all_that_begin_in_it(tmp_path: Path) -> None:
+    path = write_log(
+        tmp_path / "log.csv", "time,server,duration", "0,x,50", "5,x,1", "20,x,1", "60,x,1", "3,y,9"
+    )
+    text = told(read_log(path))
+    assert "before the server had ended an earlier one: 2 rows (line 3, 4)" in text
+
+
 def test_a_clock_outside_its_day_is_refused(tmp_path: Path) -> None:
     path = write_log(tmp_path / "log.csv", "d,t,server,duration", "1,101,x,1", "1,-1,x,1")
     columns = columns_of({"date": "d", "time": "t", "server": "server", "day": 100})
@@ -249,7 +319,7 @@ def test_overlaps_near_names_and_unused_negatives_are_told(tmp_path: Path) -> No
         "21,y,1,-1",
     )
     text = told(read_log(path))
-    assert "a service that began before the server's last one ended: 1 row (line 3)" in text
+    assert "a service that began before the server had ended an earlier one: 1 row (line 3)" in text
     assert "names of servers that differ only by case or blanks ('X', 'x'): 3 rows" in text
     assert "a negative number in the column 'wait': 2 rows (line 3, 6)" in text
 

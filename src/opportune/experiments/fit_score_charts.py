@@ -48,7 +48,7 @@ def score_chart(fit: Fit, name: str) -> Chart:
     at = np.ix_(types, servers)
     score = instance.match_reward[at]
     low, high = float(score.min()), float(score.max())
-    table = None if fit.scores is None else fit.scores.table
+    table = fit.table
     fields: dict[str, Float] = {"value": score, "outcomes": fit.pair_count[at]}
     if table is not None:
         fields |= {"low": table.low[at], "high": table.high[at]}

@@ -195,7 +195,7 @@ def _logged(fit: Fit) -> ReplayRow:
 
 def _policy_rows(fit: Fit, comparison: Comparison, logged: ReplayRow | None) -> list[ReplayRow]:
     runs, reward = comparison.runs, fit.instance.match_reward
-    sd = np.zeros_like(reward) if fit.scores is None else fit.scores.table.sd
+    sd = np.zeros_like(reward) if fit.table is None else fit.table.sd
     arrived = np.maximum(runs.arrived.sum(axis=2), 1)[:, :, None, None]
     share = runs.assigned / arrived  # (n, p, V, R) assignments per task
     earned = (share * reward).sum(axis=(2, 3))

@@ -113,25 +113,13 @@ def _score_cautions(fit: Fitted) -> Iterator[str]:
     if scores is None:
         if count.any():
             yield "scores are speeds: made up, not outcomes: faster than the type's mean is better"
+            yield from _support_cautions(fit, "services", "scored as half of the type's mean speed")
         else:
             yield "all scores are 1: the instance says only which tasks are served"
         return
-    few = int(((count > 0) & (count < FEW)).sum())
-    if few:
-        yield (
-            f"{counted(few, 'pair')} of {count.size} {'has' if few == 1 else 'have'} fewer than "
-            f"{FEW} outcomes: see their intervals"
-        )
-    never = np.argwhere(count == 0)
-    if len(never):
-        names = ", ".join(
-            f"{fit.instance.task_types[v]} by {fit.instance.servers[r]}" for v, r in never[:NAMED]
-        )
-        more = ", ..." if len(never) > NAMED else ""
-        yield (
-            f"{counted(len(never), 'pair')} of {count.size} never seen with an outcome "
-            f"({names}{more}): scored from the server's other types and the type's other servers"
-        )
+    yield from _support_cautions(
+        fit, "outcomes", "scored from the server's other types and the type's other servers"
+    )
     if scores.recalibrated and scores.calibration is not None:
         yield (
             f"predictions were off (slope {scores.calibration.slope:.2f}, 1 is right) and were "
@@ -142,6 +130,26 @@ def _score_cautions(fit: Fitted) -> Iterator[str]:
             f"the table's predictions are off: slope {scores.calibration.slope:.2f} "
             f"+/- {2 * scores.calibration.slope_error:.2f}, 1 is right"
         )
+
+
+def _support_cautions(fit: Fitted, what: str, unseen: str) -> Iterator[str]:
+    """Pairs with few observations, and with none."""
+    count = fit.pair_count
+    few = int(((count > 0) & (count < FEW)).sum())
+    if few:
+        yield (
+            f"{counted(few, 'pair')} of {count.size} {'has' if few == 1 else 'have'} fewer than "
+            f"{FEW} {what}: see their intervals"
+        )
+    never = np.argwhere(count == 0)
+    if len(never):
+        names = ", ".join(
+            f"{fit.instance.task_types[v]} by {fit.instance.servers[r]}" for v, r in never[:NAMED]
+        )
+        more = ", ..." if len(never) > NAMED else ""
+        seen = "with an outcome" if what == "outcomes" else "together"
+        pairs = f"{counted(len(never), 'pair')} of {count.size}"
+        yield f"{pairs} never seen {seen} ({names}{more}): {unseen}"
 
 
 def _type_cautions(fit: Fitted) -> Iterator[str]:

@@ -17,9 +17,11 @@ server empty). Roles:
 | ``propensity`` | the probability with which this server was chosen |
 | ``free`` | the servers that were free at that moment, by semicolons |
 
-Also ``context`` (a list of columns of numbers), ``every_outcome`` (columns of what each server was,
-or would have been, worth: a list of servers, or ``{server = "column"}``), ``day`` (units of time in
-a day) and ``leave_out`` (``{column = ["value", ...]}``: rows that are not tasks at all).
+Also ``context`` (a list of columns of numbers), ``wait`` (a list of columns whose sum is the time
+from the arrival to the start: starts are checked against it, and taken from it where missing),
+``every_outcome`` (columns of what each server was, or would have been, worth: a list of servers, or
+``{server = "column"}``), ``day`` (units of time in a day) and ``leave_out``
+(``{column = ["value", ...]}``: rows that are not tasks at all).
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ ROLES = (
 )
 """What a column can hold; a log whose columns have these names needs no map."""
 
-KEYS = (*ROLES, "context", "every_outcome", "day", "leave_out")
+KEYS = (*ROLES, "context", "wait", "every_outcome", "day", "leave_out")
 OTHER_WORDS = {
     "arrival": "time",
     "timestamp": "time",
@@ -74,6 +76,7 @@ class Columns:
         roles: Column by role; empty to take columns that are called like a role.
         context: Columns of numbers that describe a task.
         every_outcome: Column by server of what it was, or would have been, worth.
+        wait: Columns that add up to the time from the arrival to the start of the service.
         day: Units of time in a day, None if the log has no days.
         leave_out: Values of a column that mark rows to leave out.
         duration: Duration as in an instance file, where the log has none.
@@ -85,6 +88,7 @@ class Columns:
     leave_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     duration: object | None = None
     every_outcome: Mapping[str, str] = field(default_factory=dict)
+    wait: tuple[str, ...] = ()
 
     def named(self, header: tuple[str, ...]) -> dict[str, str]:
         """Column by role; the roles among the header's names if no role is given."""
@@ -134,10 +138,7 @@ def columns_of(data: Mapping[str, Any]) -> Columns:
             problems.append(Problem(f"columns.{role}", shorten(value), "the name of a column"))
         else:
             roles[role] = value
-    context = data.get("context", [])
-    if not isinstance(context, (list, tuple)) or not all(isinstance(one, str) for one in context):
-        problems.append(Problem("columns.context", shorten(context), "a list of columns"))
-        context = []
+    context, wait = (_names(data, key, problems) for key in ("context", "wait"))
     every_outcome, wrong = _every_outcome(data.get("every_outcome", []))
     problems += wrong
     leave_out = data.get("leave_out", {})
@@ -167,12 +168,22 @@ def columns_of(data: Mapping[str, Any]) -> Columns:
     own = data.get("duration")
     return Columns(
         roles,
-        tuple(context),
+        context,
         None if day is None else float(day),
         {key: tuple(map(str, values)) for key, values in leave_out.items()},
         own if isinstance(own, (Mapping, list)) else None,
         every_outcome,
+        wait,
     )
+
+
+def _names(data: Mapping[str, Any], key: str, problems: list[Problem]) -> tuple[str, ...]:
+    """A list of columns; what is wrong goes to ``problems``."""
+    names = data.get(key, [])
+    if isinstance(names, (list, tuple)) and _are_names(names):
+        return tuple(names)
+    problems.append(Problem(f"columns.{key}", shorten(names), "a list of columns"))
+    return ()
 
 
 def _every_outcome(value: object) -> tuple[dict[str, str], list[Problem]]:
@@ -197,7 +208,7 @@ def _pairs(text: str) -> dict[str, Any]:
             raise InputError(
                 Problem("--columns", shorten(pair), "role=column pairs by commas, or a .toml file")
             )
-        if role in ("context", "every_outcome"):
+        if role in ("context", "wait", "every_outcome"):
             found[role] = column.split("+")
         elif role == "day":
             try:

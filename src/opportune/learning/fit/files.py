@@ -75,7 +75,8 @@ def write_fit(fit: Fit, folder: str | Path, command: str = "", shares: bool = Fa
 
 def score_rows(fit: Fit) -> list[tuple[Any, ...]]:
     """A row per pair: score, interval, outcomes, their mean, services."""
-    instance, table = fit.instance, None if fit.scores is None else fit.scores.table
+    instance, table = fit.instance, fit.table
+    raw = None if fit.scores is None else fit.scores.table.raw
     return [
         (
             instance.task_types[v],
@@ -84,7 +85,7 @@ def score_rows(fit: Fit) -> list[tuple[Any, ...]]:
             None if table is None else float(table.low[v, r]),
             None if table is None else float(table.high[v, r]),
             int(fit.pair_count[v, r]),
-            None if table is None or not table.count[v, r] else float(table.raw[v, r]),
+            None if raw is None or not fit.pair_count[v, r] else float(raw[v, r]),
             int(fit.assigned[v, r]),
         )
         for v, r in np.argwhere(instance.allowed)
@@ -197,7 +198,10 @@ def _profile(fit: Fit) -> dict[str, Any] | None:
 def _score(fit: Fit) -> dict[str, Any]:
     value = fit.instance.match_reward.tolist()
     if fit.scores is None:
-        return {"kind": fit.settings.score, "value": value, "outcomes": fit.pair_count.tolist()}
+        made = {"kind": fit.settings.score, "value": value, "outcomes": fit.pair_count.tolist()}
+        if fit.speeds is None:
+            return made
+        return {**made, "low": fit.speeds.low.tolist(), "high": fit.speeds.high.tolist()}
     scores, calibration = fit.scores, fit.scores.calibration
     return {
         "kind": "outcome",

@@ -25,6 +25,7 @@ from opportune.learning.fit.log import Log
 from opportune.learning.fit.outcomes import Model, Scores, Seen, fit_outcomes
 from opportune.learning.fit.pair_durations import pair_durations, pairs_wanted
 from opportune.learning.fit.presence import presence
+from opportune.learning.fit.score_table import ScoreTable
 from opportune.learning.fit.services import (
     Observed,
     Services,
@@ -32,7 +33,7 @@ from opportune.learning.fit.services import (
     given_services,
     observed,
 )
-from opportune.learning.fit.speed import speed_scores
+from opportune.learning.fit.speed import Speeds, speed_scores
 from opportune.learning.fit.steps import Step, choose_step
 from opportune.learning.fit.task_types import Clusters, chosen_clusters, clustered
 from opportune.model.duration_entry import read_durations
@@ -99,6 +100,7 @@ class Fit:
         arrivals: Rates and profile.
         services: Durations.
         scores: Scores with intervals, None where they are no outcomes.
+        speeds: Scores by speed with intervals, None where they are outcomes or all 1.
         pair_count: (V, R) services that the score of each pair rests on.
         assigned: (V, R) services of each pair in the log.
         clusters: Types made of contexts, None where the log has types.
@@ -117,6 +119,7 @@ class Fit:
     arrivals: Arrivals
     services: Services
     scores: Scores | None
+    speeds: Speeds | None
     pair_count: Float
     assigned: Int
     clusters: Clusters | None
@@ -124,6 +127,11 @@ class Fit:
     drift: tuple[Drift, ...]
     cautions: tuple[str, ...]
     findings: tuple[str, ...]
+
+    @property
+    def table(self) -> ScoreTable | Speeds | None:
+        """Scores with their intervals, outcomes or speeds; None where all are 1."""
+        return self.speeds if self.scores is None else self.scores.table
 
     @property
     def drifted(self) -> list[Drift]:
@@ -191,6 +199,7 @@ def _fitted(log: Log, settings: FitSettings) -> Fit:
         arrivals=arrivals,
         services=services,
         scores=scores,
+        speeds=_speeds(log, task_type, shape) if settings.score == "speed" else None,
         pair_count=pair_count,
         assigned=assigned,
         clusters=clusters,
@@ -273,10 +282,8 @@ def log_scores(
     if settings.score == "none":
         return None, np.ones(shape), np.zeros(shape)
     if settings.score == "speed":
-        use = log.complete & np.isfinite(log.duration)
-        own = task_type[log.task[use]]
-        reward, count = speed_scores(own, log.server[use], log.duration[use], shape)
-        return None, reward, count
+        speeds = _speeds(log, task_type, shape)
+        return None, speeds.mean, speeds.count
     if not _has_outcomes(log):
         raise InputError(
             Problem(
@@ -298,6 +305,11 @@ def log_scores(
         )
     scores = fit_outcomes(seen, settings.model, settings.seed)
     return scores, np.maximum(scores.table.mean, 0.0), scores.table.count
+
+
+def _speeds(log: Log, task_type: Int, shape: tuple[int, int]) -> Speeds:
+    use = log.complete & np.isfinite(log.duration)
+    return speed_scores(task_type[log.task[use]], log.server[use], log.duration[use], shape)
 
 
 def _servers_per_task(log: Log, task_type: Int, n_types: int) -> tuple[Int, list[str]]:

@@ -18,12 +18,22 @@ FAR = 20.0
 
 
 def note_oddities(rows: Rows, findings: Findings) -> None:
-    """Tasks without a server, overlaps, services past midnight, far durations, near names."""
+    """Tasks without a server, at one time, twice; overlaps, midnight, far durations, near names."""
     findings.note(
         "a task that nobody served", _unserved(rows), "counts as an arrival, teaches nothing else"
     )
     findings.note(
-        "a service that began before the server's last one ended",
+        "a task that arrived at the same time as another",
+        _simultaneous(rows),
+        "each counts as an arrival",
+    )
+    findings.note(
+        "the same service again: equal time, type, server, start and duration",
+        _again(rows),
+        "each counts as a task",
+    )
+    findings.note(
+        "a service that began before the server had ended an earlier one",
         _overlapping(rows),
         "both durations are used; a server of the instance does one at a time",
     )
@@ -67,10 +77,34 @@ def _overlapping(rows: Rows) -> Bool:
     end = rows.start + rows.duration
     use = np.flatnonzero(rows.served & (names != "") & np.isfinite(end))
     use = use[np.lexsort((end[use], rows.start[use], names[use]))]
-    if len(use) > 1:
-        same = names[use[1:]] == names[use[:-1]]
-        slack = 1e-9 * np.abs(end[use[:-1]])
-        found[use[1:]] = same & (rows.start[use[1:]] < end[use[:-1]] - slack)
+    for own in np.split(use, np.flatnonzero(names[use[1:]] != names[use[:-1]]) + 1):
+        until = np.maximum.accumulate(end[own])[:-1]
+        found[own[1:]] = rows.start[own[1:]] < until - 1e-9 * np.abs(until)
+    return found
+
+
+def _simultaneous(rows: Rows) -> Bool:
+    """First rows of tasks that arrived when an earlier one of the file did."""
+    found = np.zeros(len(rows.time), dtype=np.bool_)
+    first = np.unique(rows.task, return_index=True)[1]
+    again = np.ones(len(first), dtype=np.bool_)
+    again[np.unique(rows.time[first], return_index=True)[1]] = False
+    found[first[again]] = True
+    return found
+
+
+def _again(rows: Rows) -> Bool:
+    """Rows with a named server that are equal to an earlier one in all that is used of them."""
+    found = np.zeros(len(rows.time), dtype=np.bool_)
+    if rows.server is None:
+        return found
+    types = rows.task_type if rows.task_type is not None else [""] * len(rows.time)
+    numbers = np.stack([rows.time, rows.start, rows.duration], axis=1).tolist()
+    seen: set[tuple[str, ...]] = set()
+    for i in np.flatnonzero(rows.served & (np.array(rows.server) != "")):
+        key = (types[i], rows.server[i], *map(str, numbers[i]))
+        found[i] = key in seen and np.isfinite(numbers[i]).all()
+        seen.add(key)
     return found
 
 

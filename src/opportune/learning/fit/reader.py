@@ -28,6 +28,9 @@ CONTEXT = "context "
 RECORDED = "every outcome "
 """Begins the role of a column with the outcome of one server; the server's name follows."""
 
+WAIT = "wait "
+"""Begins the role of a column with a part of the wait before the service; its name follows."""
+
 
 @dataclass
 class Reader:
@@ -76,7 +79,7 @@ class Reader:
             bad[i] = found is None or not abs(found) <= LARGEST_VALUE
             value[i] = np.nan if bad[i] or found is None else found
         told = (f"a number within {LARGEST_VALUE:g}, or an empty cell", "")
-        column = role.removeprefix(CONTEXT).removeprefix(RECORDED)
+        column = role.removeprefix(CONTEXT).removeprefix(RECORDED).removeprefix(WAIT)
         self.findings.refuse(column, "no such number", bad, told)
         return value
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem
-from opportune.learning.fit.clock import DAY_SECONDS, unclocked
+from opportune.learning.fit.clock import DAY_SECONDS
 from opportune.learning.fit.columns import Columns
 from opportune.learning.fit.findings import Findings
-from opportune.learning.fit.reader import CONTEXT, RECORDED, Reader
+from opportune.learning.fit.reader import CONTEXT, RECORDED, WAIT, Reader
+from opportune.learning.fit.starts import Clock, starts, who_served
 from opportune.model.tables import Sheet, number
 
 Float = NDArray[np.float64]
@@ -22,10 +23,6 @@ Bool = NDArray[np.bool_]
 
 FREE_SEPARATOR = ";"
 """Between names in a cell of the column ``free``."""
-
-MOST_WAIT = 0.125
-"""A clock that shows less than at the arrival is the next day's if it comes within this share of
-a day after it; else it is a mistake."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +98,10 @@ def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str
     """
     reader = Reader(sheet, _places(sheet, columns), findings)
     time, day, offset = _arrival_times(reader, columns)
-    served, server = _who_served(reader)
+    served, server = who_served(reader)
     if "server" not in reader.places:  # every server's outcome is on record, nobody's service
         served = np.ones(reader.n, dtype=np.bool_)
-    start = _starts(reader, time, served, offset, day)
+    start = starts(reader, Clock(time, offset, day), served)
     duration, complete = _durations(reader, start, served, offset)
     dropped = _short(findings, duration, served & complete, too_short)
     contexts = [reader.numbers(f"{CONTEXT}{name}") for name in columns.context]
@@ -158,6 +155,7 @@ def _places(sheet: Sheet, columns: Columns) -> dict[str, int]:
     header = sheet.header or ()
     wanted = columns.named(header) | {f"{CONTEXT}{name}": name for name in columns.context}
     wanted |= {f"{RECORDED}{name}": column for name, column in columns.every_outcome.items()}
+    wanted |= {f"{WAIT}{name}": name for name in columns.wait}
     problems: list[Problem] = []
     found: dict[str, int] = {}
     for role, name in wanted.items():
@@ -199,39 +197,6 @@ def _arrival_times(reader: Reader, columns: Columns) -> tuple[Float, float | Non
     return found.value + offset * columns.day, columns.day, offset * columns.day
 
 
-def _who_served(reader: Reader) -> tuple[Bool, list[str]]:
-    server = reader.names("server") or [""] * reader.n
-    named = np.array([bool(name) for name in server], dtype=np.bool_)
-    if "start" not in reader.places:
-        return named, server
-    served = reader.filled("start")
-    reader.findings.note(
-        "a server is named but no service began", named & ~served, "counted as not served"
-    )
-    reader.findings.note(
-        "a service without the name of its server",
-        served & ~named,
-        "its duration counts for the type, not for any server",
-    )
-    return served, server
-
-
-def _starts(reader: Reader, time: Float, served: Bool, offset: Float, day: float | None) -> Float:
-    if "start" not in reader.places:
-        return np.where(served, time, np.nan)
-    start = np.where(served, reader.times("start").value + offset, np.nan)
-    early = start < time
-    if "date" in reader.places and day is not None:
-        start, tomorrow, early = unclocked(start, time, day, MOST_WAIT * day)
-        reader.findings.note("the service began after midnight", tomorrow, "taken for the next day")
-    reader.findings.note(
-        "the service began before the task arrived",
-        early,
-        "the start is not used, the duration is",
-    )
-    return np.where(early, np.nan, start)
-
-
 def _durations(reader: Reader, start: Float, served: Bool, offset: Float) -> tuple[Float, Bool]:
     """Durations, and whether the service had ended; without an end it is censored."""
     if "duration" in reader.places:
@@ -245,6 +210,9 @@ def _durations(reader: Reader, start: Float, served: Bool, offset: Float) -> tup
     complete = ~np.isnan(duration)
     if "complete" in reader.places:
         complete &= reader.numbers("complete") != 0
+    reader.findings.note(
+        "a duration of a task that nobody served", ~served & (duration > 0), "not used"
+    )
     running = served & np.isnan(duration) & ~np.isnan(start)
     last = np.nanmax(np.where(np.isnan(duration), start, start + duration), initial=-np.inf)
     duration = np.where(running, last - start, duration)

@@ -4,12 +4,22 @@ s_vr = (n min(2, m_v / m_vr) + 15) / (n + 30), divided by the largest: n service
 server r with mean duration m_vr, m_v the mean of the type; a pair never seen gets one half. The
 formula is that of the data-backed instance ``bank-v1``. It values speed, which is not what a
 service is worth: whoever uses it says so.
+
+How sure it is: a mean of n durations has the relative error c / sqrt(n), c the coefficient of
+variation within the pairs of the type, and so has the ratio (delta method); the prior counts as 30
+services, so s_vr has the standard deviation c s_vr / sqrt(n + 30). Approximate; the largest score,
+by which all are divided, is taken as it is: it is the unit.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import numpy as np
 from numpy.typing import NDArray
+
+from opportune.model.axes import Quantity
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -20,11 +30,31 @@ FASTEST = 2.0
 PRIOR_WEIGHT, PRIOR = 30.0, 0.5
 """The prior counts as so many services with this ratio."""
 
+NORMAL = 1.959964
+"""Standard deviations of a 95 % interval."""
 
-def speed_scores(
-    task_type: Int, server: Int, duration: Float, shape: tuple[int, int]
-) -> tuple[Float, Float]:
-    """Scores by type and server, and how many services each rests on.
+
+@dataclass(frozen=True, eq=False)
+class Speeds:
+    """Scores by speed.
+
+    Attributes:
+        mean: (V, R) the scores.
+        sd: (V, R) their standard deviations.
+        low: (V, R) lower ends of the 95 % intervals.
+        high: (V, R) upper ends.
+        count: (V, R) services that each rests on.
+    """
+
+    mean: Annotated[Float, Quantity("s_vr", "V,R", "reward", "speed, made a score")]
+    sd: Float
+    low: Float
+    high: Float
+    count: Float
+
+
+def speed_scores(task_type: Int, server: Int, duration: Float, shape: tuple[int, int]) -> Speeds:
+    """Scores by type and server, how sure they are, and how many services each rests on.
 
     Args:
         task_type: (m,) type of each service that ended.
@@ -45,4 +75,17 @@ def speed_scores(
     ratio = np.divide(whole, own, out=np.full(shape, FASTEST), where=own * FASTEST > whole)
     score = count * np.minimum(ratio, FASTEST) + PRIOR_WEIGHT * PRIOR
     score = score / (count + PRIOR_WEIGHT)
-    return score / score.max(), count
+    variation = _variation(task_type[known], duration[known], own.ravel()[place], n_types)
+    sd = variation[:, None] * score / np.sqrt(count + PRIOR_WEIGHT)
+    low = np.maximum(score - NORMAL * sd, 0.0)
+    high = np.minimum(score + NORMAL * sd, FASTEST)
+    best = score.max()
+    return Speeds(score / best, sd / best, low / best, high / best, count)
+
+
+def _variation(task_type: Int, duration: Float, mean: Float, n_types: int) -> Float:
+    """(V,) coefficient of variation of durations within pairs; 1 where there are too few."""
+    apart = np.divide(duration - mean, mean, out=np.zeros(len(mean)), where=mean > 0)
+    n = np.bincount(task_type, minlength=n_types)
+    total = np.bincount(task_type, weights=apart**2, minlength=n_types)
+    return np.where(n > 1, np.sqrt(total / np.maximum(n, 1)), 1.0)
