@@ -16,7 +16,7 @@ LAYERS = (
     ("pricing", "learning"),
     ("policies",),
     ("simulate",),
-    ("experiments", "service", "router"),
+    ("experiments", "service", "router", "gym"),
     ("client",),
     ("cli", "litellm_strategy"),
     ("__main__",),
