@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +17,15 @@ from opportune.cli.output import print_csv, print_json, print_note, print_table
 from opportune.errors import InputError, Problem
 
 try:
-    from opportune.service.keys import SCOPES, KeyFile
-    from opportune.service.settings import key_file_beside
+    from opportune.service.keys import SCOPES, KeyFile, Keys
+    from opportune.service.postgres import PostgresJournal
+    from opportune.service.postgres_keys import PostgresKeys
+    from opportune.service.settings import is_database_url, key_file_beside
 except ModuleNotFoundError as error:
     raise missing_package(error, "opportune keys") from error
 
 SCOPE_HELP = f"What the key is for: {', '.join(SCOPES)}; several: --scope decide --scope report."
+DATABASE_HELP = "The service's database: the keys are beside the file, or in postgresql://..."
 COLUMNS = ("prefix", "scopes", "note", "created")
 
 keys = App(name="keys", help_format="plaintext")
@@ -29,20 +34,28 @@ keys = App(name="keys", help_format="plaintext")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class KeyOptions:
-    """Which file of keys."""
+    """Where the keys are."""
 
-    database: Annotated[Path, Parameter(help="The service's database: its keys are beside it.")] = (
-        Path("opportune.db")
-    )
+    database: Annotated[str, Parameter(help=DATABASE_HELP)] = "opportune.db"
     keys: Annotated[Path | None, Parameter(help="The file of keys, if it is elsewhere.")] = None
 
-    def file(self) -> KeyFile:
-        """The file.
+    @contextmanager
+    def open(self) -> Iterator[Keys]:
+        """The keys, for a block.
 
         Raises:
-            InputError: If it is no file of keys.
+            InputError: If they cannot be read.
         """
-        return KeyFile(key_file_beside(self.database) if self.keys is None else self.keys)
+        if self.keys is not None:
+            yield KeyFile(self.keys)
+        elif is_database_url(self.database):
+            journal = PostgresJournal(self.database)
+            try:
+                yield PostgresKeys(journal)
+            finally:
+                journal.close()
+        else:
+            yield KeyFile(key_file_beside(Path(self.database)))
 
 
 DEFAULT_FILE = KeyOptions()
@@ -59,9 +72,9 @@ def create(
 
     From the first key on, the service answers nobody without one.
     """
-    file = where.file()
-    print(file.create(scope, note))
-    print_note(f"kept as a hash in {file.path}; send it as 'Authorization: Bearer opp_...'")
+    with where.open() as kept:
+        print(kept.create(scope, note))
+        print_note(f"kept as a hash in {kept.place}; send it as 'Authorization: Bearer opp_...'")
 
 
 @keys.command(name="list")
@@ -71,9 +84,10 @@ def list_keys(
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
 ) -> None:
     """List the keys: prefix, scopes, note; never a secret."""
-    rows = [
-        (key.prefix, " ".join(key.scopes), key.note, _day(key.created)) for key in where.file().keys
-    ]
+    with where.open() as kept:
+        rows = [
+            (key.prefix, " ".join(key.scopes), key.note, _day(key.created)) for key in kept.keys
+        ]
     if format == "json":
         print_json({"keys": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
     elif format == "csv":
@@ -92,7 +106,8 @@ def revoke(
     """Take a key back; a running service refuses it within a second."""
     if not prefix:
         raise InputError(Problem("prefix", repr(prefix), "the prefix of a key"))
-    where.file().revoke(prefix)
+    with where.open() as kept:
+        kept.revoke(prefix)
     print_note(f"revoked: {prefix}")
 
 

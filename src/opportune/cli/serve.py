@@ -1,4 +1,4 @@
-"""``opportune serve``: the live service of one node."""
+"""``opportune serve``: a node of the live service, the only one or one of several."""
 
 from __future__ import annotations
 
@@ -19,12 +19,20 @@ try:
     from opportune.service.seeding import pool_name
     from opportune.service.serving import Seed
     from opportune.service.serving import serve as run_service
-    from opportune.service.settings import ServiceSettings
+    from opportune.service.settings import (
+        ClusterSettings,
+        ServiceSettings,
+        is_database_url,
+        shown_place,
+    )
 except ModuleNotFoundError as error:
     raise missing_package(error, "opportune serve") from error
 
-DATABASE_HELP = "File of the journal; made if it is not there."
-KEYS_HELP = "File of the API keys; by default beside the database."
+DATABASE_HELP = (
+    "File of the journal, made if it is not there; or postgresql://..., for several nodes."
+)
+KEYS_HELP = "File of the API keys; by default beside the database, or in it."
+ADVERTISE_HELP = "Where the other nodes reach this one, such as http://10.0.0.5:8080."
 STEP_HELP = "Seconds of a step of the instance."
 
 
@@ -33,7 +41,7 @@ STEP_HELP = "Seconds of a step of the instance."
 class StoreOptions:
     """What is kept where."""
 
-    database: Annotated[Path, Parameter(help=DATABASE_HELP)] = Path("opportune.db")
+    database: Annotated[str, Parameter(help=DATABASE_HELP)] = "opportune.db"
     keys: Annotated[Path | None, Parameter(help=KEYS_HELP)] = None
     memory: Annotated[
         bool, Parameter(help="Keep everything in memory: gone when it ends.", negative=())
@@ -60,7 +68,23 @@ class ListenOptions:
     ] = "info"
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NodeOptions:
+    """One node among several: with --database postgresql://..."""
+
+    node: Annotated[str, Parameter(help="Its name; by default the machine's.")] = ""
+    advertise: Annotated[str, Parameter(help=ADVERTISE_HELP)] = ""
+    lease: Annotated[
+        float, Parameter(help="Seconds after which the pools of a silent node are taken over.")
+    ] = 2.0
+    drain: Annotated[
+        float, Parameter(help="Seconds to send requests on, when told to stop and all handed over.")
+    ] = 2.0
+
+
 DEFAULT_STORE = StoreOptions()
+DEFAULT_NODE = NodeOptions()
 DEFAULT_LISTEN = ListenOptions()
 
 
@@ -73,6 +97,7 @@ def serve(
     step: Annotated[float, Parameter(help=STEP_HELP)] = 1.0,
     store: StoreOptions = DEFAULT_STORE,
     listen: ListenOptions = DEFAULT_LISTEN,
+    node: NodeOptions = DEFAULT_NODE,
 ) -> int:
     """Serve decisions over HTTP; what was acknowledged survives. Ends with SIGTERM or Ctrl-C.
 
@@ -81,21 +106,23 @@ def serve(
     """
     if not 0 < step < 1e9:
         raise InputError(Problem("--step", str(step), "seconds, above 0"))
+    cluster = _cluster(store, node)
     settings = ServiceSettings(
-        database=None if store.memory else store.database,
+        database=None if store.memory or cluster is not None else Path(store.database),
         keys=store.keys,
         host=listen.host,
         port=listen.port,
         insecure=listen.insecure,
         rate=listen.rate,
         grace=listen.grace,
+        cluster=cluster,
     )
     first = None
     if instance is not None:
         loss = load_instance(instance, load)
         first = Seed(pool or pool_name(loss.name), loss, step)
     set_up_logs(listen.log)
-    where = "memory" if store.memory else str(store.database)
+    where = "memory" if store.memory else shown_place(store.database)
 
     def ready(address: str) -> None:
         print_note(f"serving {address} (journal: {where}); Ctrl-C ends it")
@@ -103,3 +130,19 @@ def serve(
             print_note(f"pool: {address}/v1/pools/{first.pool}")
 
     return run_service(settings, ready, first)
+
+
+def _cluster(store: StoreOptions, node: NodeOptions) -> ClusterSettings | None:
+    """The settings of one node among several; None if the database is a file."""
+    if store.memory or not is_database_url(store.database):
+        if node != DEFAULT_NODE:
+            told = "--database postgresql://...: these options are of one node among several"
+            raise InputError(Problem("--node, --advertise, --lease, --drain", "given", told))
+        return None
+    return ClusterSettings(
+        store.database,
+        name=node.node,
+        advertise=node.advertise,
+        lease=node.lease,
+        drain=node.drain,
+    )

@@ -13,7 +13,10 @@ from opportune.cli.output import print_csv, print_json, print_table, progress_ba
 from opportune.errors import InputError, Problem
 
 try:
+    from opportune.service.journal import Journal
+    from opportune.service.postgres import PostgresJournal
     from opportune.service.replaying import Replay, replay
+    from opportune.service.settings import is_database_url, shown_place
     from opportune.service.sqlite import SqliteJournal
 except ModuleNotFoundError as error:
     raise missing_package(error, "opportune verify") from error
@@ -24,17 +27,15 @@ COLUMNS = ("pool", "records", "events", "decisions", "different", "state_hash", 
 def verify(
     *,
     database: Annotated[
-        Path, Parameter(help="The service's database; the service must be off.")
-    ] = (Path("opportune.db")),
+        str, Parameter(help="The service's file or postgresql://...; the service must be off.")
+    ] = "opportune.db",
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
 ) -> int:
     """Check a journal: storage, every decision made again, snapshots. Exit code 1 if not well.
 
     A running service owns its journal: verify a backup of it.
     """
-    if not database.is_file():
-        raise InputError(Problem("--database", str(database), "a journal's file"))
-    journal = SqliteJournal(database)
+    journal = _open(database)
     try:
         problems = list(journal.check())
         found: list[Replay] = []
@@ -69,6 +70,14 @@ def verify(
         print_csv(COLUMNS, rows)
     else:
         text = [tuple(str(cell)[:16] for cell in row) for row in rows]
-        print_table(str(database), COLUMNS, text)
+        print_table(shown_place(database), COLUMNS, text)
         print("\n".join(str(problem) for problem in problems) or "no problems found")
     return 1 if problems else 0
+
+
+def _open(database: str) -> Journal:
+    if is_database_url(database):
+        return PostgresJournal(database)
+    if not Path(database).is_file():
+        raise InputError(Problem("--database", database, "a journal's file"))
+    return SqliteJournal(Path(database))

@@ -14,6 +14,19 @@ POSTGRES = ("postgresql://", "postgres://")
 """What the URL of a database begins with."""
 
 
+def is_database_url(database: str) -> bool:
+    """Whether it is the URL of a database, and no file."""
+    return database.startswith(POSTGRES)
+
+
+def shown_place(database: str) -> str:
+    """A file, or a database's URL without user and password."""
+    if not is_database_url(database):
+        return database
+    scheme, _, rest = database.partition("://")
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+
+
 @dataclass(frozen=True)
 class ClusterSettings:
     """One node among several on a PostgreSQL database.
@@ -46,8 +59,8 @@ class ClusterSettings:
             value = getattr(self, name)
             if not least <= value <= 3600.0:
                 problems.append(Problem(_option(name), str(value), f"{least:g} to 3600 seconds"))
-        if not self.url.startswith(POSTGRES):
-            problems.append(Problem("--database", self.url, "a URL: postgresql://..."))
+        if not is_database_url(self.url):
+            problems.append(Problem("--database", shown_place(self.url), "a URL: postgresql://..."))
         if not self.name.isprintable() or len(self.name) > 63:
             problems.append(Problem("--node", repr(self.name), "at most 63 printable characters"))
         if self.advertise and not is_plain_url(self.advertise):
