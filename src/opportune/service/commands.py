@@ -110,12 +110,21 @@ class EndPlan(Command, frozen=True):
 
 
 class PutPlan(Command, frozen=True):
-    """Store a plan; ``activate`` puts it in force at once, ``shadow`` lets it decide beside."""
+    """Store a plan; ``activate`` puts it in force at once, ``shadow`` lets it decide beside.
+
+    Attributes:
+        plan: The plan.
+        activate, shadow: What becomes of it.
+        reason: Why the service made it by itself; empty if somebody asked.
+        checked: Whether ``plan_checks`` has passed it already: at 500 types and 1,000 servers that
+            takes 20 ms, in which no decision is made.
+    """
 
     plan: PlanDocument
     activate: bool = False
     shadow: bool = False
     reason: Text = ""
+    checked: bool = False
 
 
 class ActivatePlan(Command, frozen=True):

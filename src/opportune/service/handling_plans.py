@@ -100,7 +100,7 @@ def put_plan(turn: Turn, command: PutPlan) -> Reply:
     known = state.plans.get(plan.id)
     if known is not None and known != plan:
         raise Refused("conflict", "plan", f"plan {plan.id!r} exists with other content", "new id")
-    problem = plan_problem(plan) if known is None else None
+    problem = plan_problem(plan) if known is None and not command.checked else None
     if problem is not None:
         raise Refused("invalid", problem.field, problem.value, f"expected {problem.expected}")
     if known is None:

@@ -10,11 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from opportune.errors import OpportuneError
 from opportune.pricing.blas import one_thread
 from opportune.pricing.search import Stop
 from opportune.service.drifting import NO_PLAN, Basis, basis_of, measured_rates
 from opportune.service.ordering import keep_routings
 from opportune.service.plan_bodies import Progress
+from opportune.service.plan_checks import plan_problem
 from opportune.service.plan_jobs import PlanJob
 from opportune.service.planning import plan_pool
 from opportune.service.resources import PlanDocument
@@ -85,6 +87,9 @@ def price_job(state: State, name: str, how: tuple[PlanJob, Run, float]) -> Made:
     source = "priors" if job.reason == NO_PLAN else "plan"
     with one_thread():
         document = plan_pool(state, name, job.policy, source, (rate, stop))
+    wrong = plan_problem(document)
+    if wrong is not None:
+        raise OpportuneError(wrong)
     run.tell(document.gap if document.gap is not None else float("inf"), "building")
     return Made(document, keep_routings(state, document), basis)
 

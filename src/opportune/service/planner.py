@@ -289,6 +289,7 @@ class Planner:
             activate=job.then == "active",
             shadow=job.then == "shadow",
             reason=job.reason,
+            checked=True,
         )
         waiters = self._waiters.get((owner.pool, name), [])
         first = waiters[0] if waiters else Waiter(None, None, asyncio.Future())
