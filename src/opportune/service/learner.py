@@ -42,6 +42,9 @@ AT_ONCE = 2000
 CHECKPOINT_EVERY = 10_000
 """Records between two checkpoints."""
 
+RESTS = 30.0
+"""Seconds after a fault before a pool is learned from again, from its checkpoint."""
+
 REASON = "learned version "
 """What the learner says when it asks for a plan."""
 
@@ -148,6 +151,7 @@ class Learners:
         self._owners: dict[str, PoolOwner] = {}
         self._learners: dict[str, PoolLearner] = {}
         self._looked: dict[str, float] = {}
+        self._rests: dict[str, float] = {}
         self._thread = ThreadPoolExecutor(1, "learner")
         self._loop: asyncio.Task[None] | None = None
 
@@ -162,9 +166,14 @@ class Learners:
         self._owners.pop(owner.pool, None)
         self._learners.pop(owner.pool, None)
         self._looked.pop(owner.pool, None)
+        self._rests.pop(owner.pool, None)
         if not self._owners and self._loop is not None:
             self._loop.cancel()
             self._loop = None
+
+    async def close(self) -> None:
+        """Nothing is read any more: the journal may be closed."""
+        await asyncio.to_thread(self._thread.shutdown, True, cancel_futures=True)
 
     def known(self) -> Iterator[tuple[Counts, State, int]]:
         """What is counted of each pool that learns here, its state, its last record."""
@@ -184,7 +193,11 @@ class Learners:
         if learner is None:
             return learning_body(Counts(), state)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, learner.read)
+        try:
+            await loop.run_in_executor(self._thread, learner.read)
+        except Exception:  # it may have stopped in the middle of an event
+            self._learners.pop(owner.pool, None)
+            raise
         return await loop.run_in_executor(self._thread, learning_body, learner.counts, state)
 
     def _learner(self, owner: PoolOwner) -> PoolLearner | None:
@@ -208,14 +221,17 @@ class Learners:
                 except Exception:
                     _log.exception("the learner failed", pool=pool)
                     self._learners.pop(pool, None)
+                    self._rests[pool] = asyncio.get_running_loop().time() + RESTS
             await asyncio.sleep(0.0 if busy else EVERY)
 
     async def _look_at(self, owner: PoolOwner) -> bool:
         """Read on, publish what is due, ask for a plan; whether there is more to read."""
-        learner = None if owner.failed else self._learner(owner)
+        loop = asyncio.get_running_loop()
+        if owner.failed or loop.time() < self._rests.get(owner.pool, 0.0):
+            return False
+        learner = self._learner(owner)
         if learner is None:
             return False
-        loop = asyncio.get_running_loop()
         n = 0
         if learner.counts.basis < owner.written:
             n = await loop.run_in_executor(self._thread, learner.read, AT_ONCE)

@@ -12,11 +12,17 @@ import msgspec
 import structlog
 
 from opportune.service import engine
+from opportune.service.answers import Answer
 from opportune.service.cluster import Cluster
 from opportune.service.cluster_metrics import ClusterMetrics
+from opportune.service.condition_metrics import ConditionMetrics
+from opportune.service.commands import Command, PutPool
+from opportune.service.dealing_node import Dealing
 from opportune.service.idempotency import KeyMemory
 from opportune.service.journal import WATCH, Journal
 from opportune.service.keys import KeyFile, Keys
+from opportune.service.learner import Learners
+from opportune.service.learner_metrics import LearnerMetrics
 from opportune.service.limits import RateLimit
 from opportune.service.memory import MemoryJournal
 from opportune.service.metrics import Metrics
@@ -25,7 +31,7 @@ from opportune.service.pending import Tenure
 from opportune.service.planner import Planner
 from opportune.service.postgres import PostgresJournal
 from opportune.service.postgres_keys import PostgresKeys
-from opportune.service.problems import RefusalError, moved, refusal
+from opportune.service.problems import RefusalError, Reply, moved, refusal
 from opportune.service.resources import PlanDocument, PoolId
 from opportune.service.settings import ServiceSettings
 from opportune.service.sqlite import SqliteJournal
@@ -83,7 +89,10 @@ class Node:
         self.limit = RateLimit(settings.rate, settings.burst)
         self.owners: dict[str, PoolOwner] = {}
         self.planner = Planner()
-        self.companions: list[Companion] = [self.planner]
+        self.learners = Learners(self)
+        self.metrics.registry.register(LearnerMetrics(self.learners.known))
+        self.dealing = Dealing(self.ask)
+        self.companions: list[Companion] = [self.planner, self.learners, self.dealing]
         self.ready = False
         self.keys: Keys | None = None
         if settings.key_file is not None:
@@ -91,6 +100,8 @@ class Node:
         self._journal = journal or open_journal(settings, self.metrics.committed)
         self.cluster = self._join(settings)
         self.now = self.metrics.clock = time.time if self.cluster is None else self.cluster.clock
+        file = settings.database if settings.cluster is None else None
+        self.metrics.registry.register(ConditionMetrics(self._states, self.now, file))
 
     def _join(self, settings: ServiceSettings) -> Cluster | None:
         journal = self._journal
@@ -162,8 +173,22 @@ class Node:
         """
         settings = self.settings
         memory = KeyMemory(settings.idempotency_keys, settings.idempotency_seconds)
-        watch = self.metrics.decided
-        return PoolOwner(pool, self._journal, memory, settings.snapshot_every, watch, tenure)
+        return PoolOwner(
+            pool, self._journal, memory, settings.snapshot_every, self._decided, tenure
+        )
+
+    def _decided(self, pool: str, command: Command, answer: Answer, seconds: float) -> None:
+        self.metrics.decided(pool, command, answer, seconds)
+        self.dealing.decided(pool, answer)
+
+    async def ask(self, pool: str, command: Command) -> Reply:
+        """Let the owner of a pool carry out a command of the service itself.
+
+        Raises:
+            RefusalError: If there is no such pool.
+        """
+        owner = self.owner_or_new(pool) if isinstance(command, PutPool) else self.owner(pool)
+        return await owner.ask(command)
 
     def adopt(self, owner: PoolOwner) -> None:
         """Serve a pool from now on."""
@@ -243,5 +268,6 @@ class Node:
         for owner in self.owners.values():
             self._end(owner)
             await owner.close()
+        await self.learners.close()
         await asyncio.get_running_loop().run_in_executor(None, self._journal.close)
         _log.info("closed", pools=len(self.owners))

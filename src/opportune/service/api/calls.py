@@ -10,7 +10,8 @@ from urllib.parse import unquote
 import msgspec
 
 from opportune.errors import Problem
-from opportune.service.commands import Command, PutPool
+from opportune.service.commands import ClearQuarantine, Command, PutPool
+from opportune.service.dealing_pools import SETTLE_SECONDS, check_declares, check_split
 from opportune.service.idempotency import KEY_LENGTH, Ticket, ticket
 from opportune.service.keys import Caller
 from opportune.service.naming import pool_of
@@ -104,8 +105,14 @@ async def administer(call: Call, pool: str, command: Command, body: bytes) -> Re
         RefusalError: If there is no such pool.
     """
     node = call.node
+    if type(command) is PutPool:
+        check_split(pool, command.settings)
+    if type(command) is not ClearQuarantine:
+        check_declares(node, pool)
     owner = node.owner_or_new(pool) if type(command) is PutPool else node.owner(pool)
-    return await owner.ask(command, call.ticket(body), call.audit())
+    reply = await owner.ask(command, call.ticket(body), call.audit())
+    await node.dealing.followed(owner, SETTLE_SECONDS)
+    return reply
 
 
 async def look(call: Call, pool: str, view: Callable[[State], Any], what: str = "") -> Reply:

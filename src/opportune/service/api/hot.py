@@ -16,6 +16,7 @@ import msgspec
 from opportune.service import commands
 from opportune.service.api.bodies import DoneBody, LeaseBody, ReasonBody
 from opportune.service.api.calls import Call, carry_out, decoded, named, pool_in
+from opportune.service.dealing_pools import place_of, with_candidates
 from opportune.service.engine import rank
 from opportune.service.problems import Reply, reply_of
 
@@ -57,7 +58,8 @@ async def create_task(call: Call, pool: str, body: bytes) -> Reply:
         RefusalError: If the caller may not, or the body or the pool is wrong.
     """
     call.allow("decide")
-    return await carry_out(call, pool, decoded(body, _TASK), body)
+    command = decoded(body, _TASK)
+    return await carry_out(call, place_of(call.node, pool, command, call.key), command, body)
 
 
 async def transition(call: Call, assignment: str, verb: str, body: bytes) -> Reply:
@@ -104,7 +106,7 @@ async def rank_candidates(call: Call, pool: str, body: bytes) -> Reply:
         RefusalError: If the caller may not, or the body or the pool is wrong.
     """
     call.allow("decide")
-    request = decoded(body, _RANK)
+    request = with_candidates(call.node, pool, decoded(body, _RANK))
     owner = call.node.owner(pool)
     now = owner.now()
     return reply_of(rank(owner.state, request, now, owner.draws()), now)

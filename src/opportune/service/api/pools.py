@@ -28,6 +28,13 @@ from opportune.service.api.answering import (
 )
 from opportune.service.api.bodies import AuditBody, Done, NewPool, NewScores, PoolList
 from opportune.service.api.calls import look, named
+from opportune.service.dealing_pools import (
+    SETTLE_SECONDS,
+    check_declares,
+    place_of_server,
+    whole_body,
+    whole_servers,
+)
 from opportune.service.problems import Reply, encode_json, problem, refusal
 from opportune.service.resources import PoolSettings, ScoreRow, ServerSettings, TaskTypeSettings
 
@@ -44,7 +51,10 @@ MOST = 100_000
 @get("/v1/pools", opt=READ, responses=problems())
 async def list_pools(request: AnyRequest) -> PoolList:
     """The pools."""
-    return PoolList(await call_of(request).node.pool_names())
+    node = call_of(request).node
+    here = {pool: owner.state.settings for pool, owner in node.owners.items()}
+    parts = {pool for pool, own in here.items() if own is not None and own.part_of is not None}
+    return PoolList([pool for pool in await node.pool_names() if pool not in parts])
 
 
 @post("/v1/pools", opt=reads(ADMIN, NewPool), responses={**problems("conflict", "invalid")})
@@ -63,9 +73,8 @@ async def create_pool(request: AnyRequest) -> Response[PoolBody]:
 @get("/v1/pools/{pool:str}", opt=READ, responses=problems("not-found"))
 async def get_pool(request: AnyRequest, pool: Segment) -> Response[PoolBody]:
     """A pool at a glance."""
-    call = call_of(request)
-    now = call.node.now()
-    return respond(await look(call, named(pool), lambda state: reading.pool_body(state, now)))
+    body = await whole_body(call_of(request).node, named(pool), call_of(request).node.now())
+    return respond(Reply(200, encode_json(body)))
 
 
 @put(
@@ -94,7 +103,8 @@ async def get_audit(request: AnyRequest, pool: Segment) -> list[AuditBody]:
 @get("/v1/pools/{pool:str}/servers", opt=READ, responses=problems("not-found"))
 async def list_servers(request: AnyRequest, pool: Segment) -> Response[list[ServerBody]]:
     """All servers of a pool."""
-    return respond(await look(call_of(request), named(pool), reading.server_bodies))
+    found = await whole_servers(call_of(request).node, named(pool))
+    return respond(Reply(200, encode_json(found)))
 
 
 @put(
@@ -111,11 +121,11 @@ async def put_servers(request: AnyRequest, pool: Segment) -> Response[Done]:
 @get("/v1/pools/{pool:str}/servers/{server:str}", opt=READ, responses=problems("not-found"))
 async def get_server(request: AnyRequest, pool: Segment, server: Segment) -> Response[ServerBody]:
     """A server."""
-    name = named(server)
+    name, call = named(server), call_of(request)
     return respond(
         await look(
-            call_of(request),
-            named(pool),
+            call,
+            place_of_server(call.node, named(pool), name),
             lambda state: reading.server_body(state, name),
             f"server {name!r}",
         )
@@ -157,7 +167,9 @@ async def server_heartbeat(
     request: AnyRequest, pool: Segment, server: Segment
 ) -> Response[ServerBody]:
     """A server is alive."""
-    return await carried_out(request, named(pool), commands.ServerHeartbeat(server=named(server)))
+    name = named(server)
+    place = place_of_server(call_of(request).node, named(pool), name)
+    return await carried_out(request, place, commands.ServerHeartbeat(server=name))
 
 
 @post(
@@ -170,7 +182,9 @@ async def clear_quarantine(
     request: AnyRequest, pool: Segment, server: Segment
 ) -> Response[ServerBody]:
     """Let a server out of quarantine before its time."""
-    return await administered(request, named(pool), commands.ClearQuarantine(server=named(server)))
+    name = named(server)
+    place = place_of_server(call_of(request).node, named(pool), name)
+    return await administered(request, place, commands.ClearQuarantine(server=name))
 
 
 # --------------------------------------------------------------------------------- task types
@@ -292,6 +306,7 @@ async def _batch(
     if len(batch) > MOST:
         raise refusal("too-large", f"{len(batch)} entries; at most {MOST}")
     owner = call.node.owner(named(pool))
+    check_declares(call.node, named(pool))
     audit = call.audit()
     waiting = [owner.ask(one, None, audit if i == 0 else None) for i, one in enumerate(batch)]
     for i, one in enumerate(waiting):
@@ -299,6 +314,7 @@ async def _batch(
         if reply.status >= 400:
             headers = {**reply.headers, "opportune-entry": str(i)}
             return respond(Reply(reply.status, reply.body, headers, reply.media_type))
+    await call.node.dealing.followed(owner, SETTLE_SECONDS)
     return respond(Reply(200, encode_json(Done(len(batch)))))
 
 

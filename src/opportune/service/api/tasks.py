@@ -32,6 +32,8 @@ from opportune.service.api.answering import (
 )
 from opportune.service.api.bodies import DoneBody, LeaseBody, ReasonBody
 from opportune.service.api.calls import look, named, pool_in
+from opportune.service.dealing_pools import whole_waiting
+from opportune.service.problems import Reply, encode_json
 from opportune.service.state import State
 
 DECIDE, READ, REPORT = {"scope": "decide"}, {"scope": "read"}, {"scope": "report"}
@@ -69,11 +71,9 @@ async def list_waiting(request: AnyRequest, pool: Segment) -> Response[list[Task
     """The tasks that wait, first one first; at most a thousand."""
     call = call_of(request)
 
-    def waiting(state: State) -> list[TaskBody]:
-        tasks = reading.waiting_tasks(state, MOST_WAITING)
-        return tasks if call.sees_all else [_without_conflicts(task) for task in tasks]
-
-    return respond(await look(call, named(pool), waiting))
+    tasks = await whole_waiting(call.node, named(pool), MOST_WAITING)
+    shown = tasks if call.sees_all else [_without_conflicts(task) for task in tasks]
+    return respond(Reply(200, encode_json(shown)))
 
 
 @get("/v1/tasks/{task:str}", opt=READ, responses=problems("not-found"))

@@ -1,0 +1,260 @@
+"""What a node does for split pools: sub-pools follow, servers are dealt, movers are carried over.
+
+Everything is done by commands to the owners of the pools concerned, and each may be repeated: a
+step that fails, or that a crash cuts off, is done again as a whole. Three duties, each with one
+place in the installation that has it:
+
+- The owner of the whole lets its sub-pools follow what is declared, and deals when it is time. The
+  number of a deal is written in the whole's journal before any sub-pool hears of it.
+- The owner of a place that a server left tells the place that it goes to, until that has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+
+import structlog
+
+from opportune.errors import OpportuneError, Problem
+from opportune.service import events
+from opportune.service.answers import Answer
+from opportune.service.commands import Command, DealServers, Follow, PutPool, TakeIn, Tick
+from opportune.service.dealing import (
+    cards_of,
+    declared_of,
+    hands,
+    in_flight,
+    place_of_task,
+    sub_pools,
+)
+from opportune.service.dealing_records import Deal
+from opportune.service.owner import PoolOwner
+from opportune.service.problems import RefusalError, Reply
+
+Ask = Callable[[str, Command], Awaitable[Reply]]
+"""Asks the owner of a pool, wherever it is."""
+
+AGAIN = 0.2
+"""Seconds after which a step that failed is tried again."""
+
+_DECLARES = frozenset(
+    {
+        events.PoolPut,
+        events.TaskTypePut,
+        events.ServerPut,
+        events.ServerRemoved,
+        events.ScoresPut,
+        events.PlanActivated,
+        events.PlanShadowed,
+    }
+)
+"""Events of a whole that its sub-pools follow."""
+
+_log = structlog.get_logger("dealing")
+
+
+class UnfinishedError(OpportuneError):
+    """A place has not done what it was asked to, or did not answer."""
+
+
+@dataclass
+class _Desk:
+    """What is to be done for one pool that this node owns.
+
+    Attributes:
+        owner: The pool's.
+        wake: Set when there is something to do.
+        declares: How often something was declared; ``followed``: as of when sub-pools follow.
+        left: Servers that left since they were carried over last; None: look at all.
+        sent: Number of the deal that every place has.
+        ready: Set while nothing is left to do.
+        failed: Steps that failed in a row.
+        task: What does it.
+    """
+
+    owner: PoolOwner
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    declares: int = 1
+    followed: int = 0
+    left: set[str] | None = None
+    sent: int = 0
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    failed: int = 0
+    task: asyncio.Task[None] | None = None
+
+
+class Dealing:
+    """Works for the split pools, and the sub-pools, that this node owns; a companion.
+
+    Args:
+        ask: Asks the owner of a pool.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._desks: dict[str, _Desk] = {}
+        self._turns = count()
+
+    def owned(self, owner: PoolOwner) -> None:
+        """A pool is this node's: carry on where the one before it stopped."""
+        desk = self._desks[owner.pool] = _Desk(owner)
+        desk.task = asyncio.get_running_loop().create_task(self._work(desk))
+
+    def ended(self, owner: PoolOwner) -> None:
+        """It is so no longer."""
+        desk = self._desks.pop(owner.pool, None)
+        if desk is not None and desk.task is not None:
+            desk.task.cancel()
+
+    def decided(self, pool: str, answer: Answer) -> None:
+        """Told of every command: whether it leaves something to do."""
+        for event in answer.events:
+            kind = type(event)
+            if kind in _DECLARES or kind is events.ServersLeft:
+                desk = self._desks.get(pool)
+                if desk is None:
+                    return
+                desk.declares += kind in _DECLARES
+                if isinstance(event, events.ServersLeft) and desk.left is not None:
+                    desk.left.update(event.servers)
+                desk.ready.clear()
+                desk.wake.set()
+
+    async def followed(self, owner: PoolOwner, seconds: float) -> None:
+        """Wait until sub-pools have what was declared in a pool, if it is split or to be."""
+        settings = owner.state.settings
+        if settings is not None and (settings.partitions > 1 or owner.state.deal.most > 1):
+            await self.settled(owner.pool, seconds)
+
+    async def settled(self, pool: str, seconds: float) -> bool:
+        """Wait until sub-pools have what was declared, and deals and movers are through."""
+        desk = self._desks.get(pool)
+        if desk is None:
+            return True
+        try:
+            await asyncio.wait_for(desk.ready.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    # -------------------------------------------------------------------------- what is done
+
+    async def _work(self, desk: _Desk) -> None:
+        await self._first(desk)
+        while True:
+            desk.wake.clear()
+            wait: float | None = AGAIN
+            try:
+                wait = await self._step(desk)
+                desk.failed = 0
+                if not desk.wake.is_set():
+                    desk.ready.set()
+            except (OpportuneError, RefusalError) as error:
+                desk.failed += 1
+                if desk.failed == 1:
+                    _log.warning("a deal waits", pool=desk.owner.pool, reason=str(error))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(desk.wake.wait(), wait)
+
+    async def _first(self, desk: _Desk) -> None:
+        """Who could leave and has not written it, because the node died, does so now."""
+        if desk.owner.state.leaving:
+            await desk.owner.ask(Tick())
+
+    async def _step(self, desk: _Desk) -> float | None:
+        """Do all there is to do; seconds until there is more, None if it must be told."""
+        await self._carry(desk)
+        state = desk.owner.state
+        settings, deal = state.settings, state.deal
+        if settings is None or settings.part_of is not None:
+            return None
+        if settings.partitions < 2 and deal.number == 0:
+            return None
+        most = max(settings.partitions, deal.most)
+        places = sub_pools(state.pool, most)
+        if desk.followed != desk.declares:
+            declares = desk.declares
+            declared = await desk.owner.read(declared_of)
+            await self._ask_all(places, [PutPool(settings=declared.settings), Follow(declared)])
+            desk.followed = declares
+        return await self._deal(desk, places)
+
+    async def _deal(self, desk: _Desk, places: list[str]) -> float | None:
+        """Deal if it is time, and let everybody have the deal in force."""
+        owner = desk.owner
+        number, partitions, wait = _due(owner)
+        state = owner.state
+        strangers = partitions > 1 and any(one.here and not one.to for one in state.servers)
+        if number != state.deal.number or desk.sent != number or strangers:
+            loop = asyncio.get_running_loop()
+            cards = cards_of(state)
+            to = await loop.run_in_executor(None, hands, cards, number, partitions)
+            command = DealServers(deal=number, partitions=partitions, to=to)
+            await self._ask_all([owner.pool], [command])
+            await self._ask_all(places, [command])
+            desk.sent = number
+            await self._carry(desk)
+            _, _, wait = _due(owner)
+        return wait
+
+    async def _carry(self, desk: _Desk) -> None:
+        """Tell the places that servers have left for."""
+        names = desk.left
+        if names is not None and not names:
+            return
+        desk.left = set()
+        try:
+            movers = await desk.owner.read(in_flight)
+            for place, gone in movers.items():
+                told = gone if names is None else [one for one in gone if one.server in names]
+                if told:
+                    await self._ask_all([place], [TakeIn(servers=told)])
+        except (OpportuneError, RefusalError):
+            desk.left = None
+            raise
+
+    async def _ask_all(self, places: Iterable[str], orders: list[Command]) -> None:
+        """Ask every place for all of it, one after another, places at the same time.
+
+        Raises:
+            UnfinishedError: If one has not done it.
+        """
+        await asyncio.gather(*(self._ask_one(place, orders) for place in places))
+
+    async def _ask_one(self, place: str, orders: list[Command]) -> None:
+        for command in orders:
+            try:
+                reply = await self._ask(place, command)
+            except RefusalError as error:
+                reply = error.reply
+            if reply.status >= 400:
+                told = reply.body.decode("utf-8", "replace")
+                asked = f"{type(command).__name__} of {place}"
+                raise UnfinishedError(Problem(asked, told, "done"))
+
+    # ------------------------------------------------------------------------------- routing
+
+    def place(self, deal: Deal, whole: str, name: bytes | None) -> str:
+        """Where a new task of a whole goes: by its name, or one sub-pool after another."""
+        if deal.partitions < 2:
+            return whole
+        if name is None:
+            return sub_pools(whole, deal.partitions)[next(self._turns) % deal.partitions]
+        return place_of_task(whole, deal.partitions, name)
+
+
+def _due(owner: PoolOwner) -> tuple[int, int, float | None]:
+    """Number and partitions of the deal that should be in force; seconds until the next one."""
+    settings, deal = owner.state.settings, owner.state.deal
+    partitions = 1 if settings is None else settings.partitions
+    period = None if settings is None or partitions < 2 else settings.deal_period
+    if partitions != deal.partitions:
+        return deal.number + 1, partitions, period
+    if period is None:
+        return deal.number, partitions, None
+    wait = deal.time + period - owner.now()
+    return (deal.number + 1, partitions, period) if wait <= 0 else (deal.number, partitions, wait)
