@@ -11,6 +11,9 @@ What runs, in the order of the page:
 - every other ``opportune`` line of an ``sh`` block runs; ``# exit code 1`` behind it says what it
   ends with if not 0. Commands that no output is shown of run short, those in ``ELSEWHERE`` not.
 
+A page whose code names ``OPPORTUNE_DATA`` runs only where that is set (``needs_data``); commands
+may write ``$OPPORTUNE_DATA/...`` for files of that folder.
+
 A ``text`` block right below a ``python`` or ``sh`` block is what that block prints. It is compared
 (``tests/docs``) and written (``generate_outputs.py``), but for what differs between machines.
 """
@@ -105,6 +108,15 @@ class Story:
         return PageError(f"{self.page}:{block.line}: {told}")
 
 
+DATA = "OPPORTUNE_DATA"
+"""Names the folder of real data that some pages read."""
+
+
+def needs_data(text: str) -> bool:
+    """Whether the code of a page reads the data folder."""
+    return any(DATA in block.text for block in blocks(text) if block.language in ("sh", "python"))
+
+
 def pages() -> list[Path]:
     """All pages: the README and everything below ``docs``."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -147,7 +159,10 @@ def command_lines(block: Block) -> Iterator[tuple[str, list[str], int]]:
     for line in block.text.replace("\\\n", " ").splitlines():
         if line.startswith("opportune "):
             code = EXIT_CODE.search(line)
-            yield line, shlex.split(line, comments=True)[1:], int(code[1]) if code else 0
+            words = shlex.split(line, comments=True)[1:]
+            data = os.environ.get(DATA, f"${DATA}")
+            words = [word.replace(f"${DATA}", data) for word in words]
+            yield line, words, int(code[1]) if code else 0
 
 
 def run_page(text: str, page: str, folder: Path) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 from executed_pages import (
+    DATA,
     ROOT,
     PageError,
     blocks,
     command_lines,
     comparable,
+    needs_data,
     pages,
     prose,
     run_page,
@@ -40,6 +43,8 @@ def name_of(page: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page_does_and_shows_what_it_says(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
+    if needs_data(text) and not os.environ.get(DATA):
+        pytest.skip(f"{DATA} is not set: this page reads real data")
     now = run_page(text, name_of(page), tmp_path)
     assert comparable(now) == comparable(text), "what is shown is not what is printed: make docs"
 
@@ -153,3 +158,19 @@ def test_a_strange_decimal_is_found() -> None:
     page = "It earns 9.55, not 8.77 (`1.23`, LAG Lemma 3.1).\n\n```sh\n```\n\n```text\n9.55\n```\n"
     assert strange_decimals(page) == ["8.77"]
     assert strange_decimals("It earns 9.55.\n") == []
+
+
+def test_commands_find_the_data_folder_and_pages_that_need_it_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DATA, str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "one.toml").write_text(
+        "match_reward = [[1.0, 0.5]]\narrival_rate = [0.1]\n"
+        'duration = { kind = "deterministic", steps = 2 }\n'
+    )
+    text = '```sh\nopportune check "$OPPORTUNE_DATA/one.toml"\n```\n\n```text\n```\n'
+    assert "no problems found" in run_page(text, "page.md", tmp_path)
+    assert needs_data(text)
+    assert needs_data('```python\nos.environ["OPPORTUNE_DATA"]\n```\n')
+    assert not needs_data("`OPPORTUNE_DATA` names a folder.\n\n```text\n$OPPORTUNE_DATA\n```\n")
