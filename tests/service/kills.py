@@ -19,13 +19,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from opportune.service.replaying import replay
+from opportune.service.sqlite import SqliteJournal
 from opportune.service.stress import StressSettings, declare
 from opportune.service.wire import Address, Answered, Connection
 from tests.service.kill_target import run
+
+Learning = Literal["off", "shadow", "on"]
 
 CLIENTS = 12
 SERVERS = 40
@@ -104,12 +108,16 @@ class Killing:
     Args:
         folder: Where its database is.
         seed: Of the moments, and of what clients do.
+        learning: Whether the pool learns; then its learner must agree with the ledger as well.
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, learning: Learning = "off") -> None:
         self.ledger = Ledger()
         self.kills = 0
         self.slowest_start = 0.0
+        self.versions: list[int] = []
+        self.decisions = 0
+        self.learning: Learning = learning
         self._database = folder / "kills.db"
         self._random = random.Random(seed)
         self._numbers = 0
@@ -155,7 +163,8 @@ class Killing:
             process.join()
 
     async def _load(self, address: Address, process: BaseProcess) -> None:
-        await declare(address, StressSettings(pool="kills", servers=SERVERS, types=3))
+        load = StressSettings(pool="kills", servers=SERVERS, types=3, learning=self.learning)
+        await declare(address, load)
         connection = await address.connect()
         await self._settle(address, connection)
         await self.compare(address, connection)
@@ -245,11 +254,52 @@ class Killing:
         }
         if found != expected:
             raise LedgerError(f"the service counts {found}, the ledger {expected}")
+        if self.learning != "off":
+            self.versions.append(_check_learned(ledger, await get("/v1/pools/kills/learning")))
         known = list(ledger.done)[-STILL_KNOWN:]
         for name in self._random.sample(known, min(len(known), 5)):
             state = (await get(f"/v1/assignments/{name}"))["state"]
             if state != "completed":
                 raise LedgerError(f"{name} was completed and is {state}")
+
+
+def _check_learned(ledger: Ledger, learned: Any) -> int:
+    """Every acknowledged outcome is counted, and counted once; the version published.
+
+    Raises:
+        LedgerError: If the learner counts otherwise.
+    """
+    found = {
+        "outcomes": learned["outcomes"],
+        "served": learned["served"],
+        "arrived": sum(one["arrived"] for one in learned["task_types"]),
+    }
+    done = len(ledger.done)
+    expected = {
+        "outcomes": done,
+        "served": done,
+        "arrived": len(ledger.held) + done + ledger.dropped,
+    }
+    if found != expected:
+        raise LedgerError(f"the learner counts {found}, the ledger {expected}")
+    version: int = learned["version"]
+    return version
+
+
+def _check_replay(database: Path) -> int:
+    """Every decision is made again from the journal; how many there are.
+
+    Raises:
+        LedgerError: If one comes out otherwise.
+    """
+    journal = SqliteJournal(database)
+    try:
+        found = replay(journal, "kills")
+    finally:
+        journal.close()
+    if found.problems:
+        raise LedgerError(f"opportune verify: {found.problems[:3]}")
+    return found.decisions
 
 
 def _bytes(address: Address, request: Request) -> bytes:
@@ -258,13 +308,15 @@ def _bytes(address: Address, request: Request) -> bytes:
     )
 
 
-def kill_many(folder: Path, kills: int, seed: int, seconds: float = 3600.0) -> Killing:
+def kill_many(
+    folder: Path, kills: int, seed: int, seconds: float = 3600.0, learning: Learning = "off"
+) -> Killing:
     """Kill the service so often, or until the time is over; the last start must agree too.
 
     Raises:
         LedgerError: If the service and the ledger do not agree once.
     """
-    killing = Killing(folder, seed)
+    killing = Killing(folder, seed, learning)
     end = time.monotonic() + seconds
     while killing.kills < kills and time.monotonic() < end:
         killing.one()
@@ -283,6 +335,7 @@ def kill_many(folder: Path, kills: int, seed: int, seconds: float = 3600.0) -> K
     finally:
         process.terminate()
         process.join()
+    killing.decisions = _check_replay(folder / "kills.db")
     return killing
 
 
@@ -292,10 +345,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--learning", choices=("off", "shadow", "on"), default="off")
     asked = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        killing = kill_many(Path(folder), asked.kills, asked.seed, asked.seconds)
+        killing = kill_many(Path(folder), asked.kills, asked.seed, asked.seconds, asked.learning)
     ledger = killing.ledger
     print(
         f"{killing.kills} kills in {time.monotonic() - start:.0f} s; slowest start "
@@ -304,6 +358,8 @@ def main() -> int:
         "capacity_mismatch 0"
     )
     print(dict(sorted(ledger.seen.items())))
+    learned = f"; learned version {max(killing.versions)}" if killing.versions else ""
+    print(f"{killing.decisions} decisions made again from the journal, all the same{learned}")
     return 0
 
 

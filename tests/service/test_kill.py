@@ -20,6 +20,13 @@ def test_kills_under_load_lose_and_double_nothing(tmp_path: Path) -> None:
     assert killing.ledger.seen["sent again"] > 0
 
 
+def test_kills_under_load_lose_and_double_no_outcome_of_a_learner(tmp_path: Path) -> None:
+    killing = kill_many(tmp_path, kills=8, seed=4, learning="on")
+    assert killing.versions == sorted(killing.versions)
+    assert killing.versions[-1] >= 1
+    assert killing.decisions > 0
+
+
 def test_the_ledger_finds_an_assignment_that_is_there_twice() -> None:
     ledger = Ledger()
     created = Answered(201, b'{"assignment_id":"p.a1","servers":[{"id":"s"}]}')

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opportune.service import commands, events
+from opportune.service import commands, events, learner_records
 from opportune.service.commands import Complete, Decline, Fail, PutPool, ReportOutcome
 from opportune.service.learner import PoolLearner
 from opportune.service.learner_counts import GRAIN, Counts, pack, unpack
@@ -23,10 +23,12 @@ from tests.service.pools import Pool, pool_of
 
 
 def learned_from(log: list[events.Event]) -> Counts:
-    """What a learner knows after these events, each through its journal record."""
-    counts = Counts()
+    """What a learner knows after these events; short records say the same as full events."""
+    counts, full = Counts(), Counts()
     for sequence, event in enumerate(log, start=1):
-        take_in(counts, sequence, events.decode(events.encode(event)))
+        take_in(counts, sequence, learner_records.decode(events.encode(event)))
+        take_in(full, sequence, event)
+    assert pack(counts) == pack(full)
     return counts
 
 

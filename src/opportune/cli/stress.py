@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
@@ -49,6 +49,10 @@ class LoadOptions:
     seconds: Annotated[float, Parameter(help="Seconds of each part, after one to warm up.")] = 5.0
     rate: Annotated[float, Parameter(help="Assignments per second of the part at a rate.")] = 500.0
     pool: Annotated[str, Parameter(help="Pool to use; made if it is not there.")] = "stress"
+    learning: Annotated[
+        Literal["off", "shadow", "on"],
+        Parameter(help="Whether a pool that is made learns from the outcomes."),
+    ] = "off"
 
 
 DEFAULT_LOAD = LoadOptions()
@@ -71,6 +75,7 @@ def stress(
         types=options.types,
         connections=options.connections,
         seconds=options.seconds,
+        learning=options.learning,
     )
     memory: int | None = None
     if url:

@@ -16,7 +16,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from opportune import __version__
 from opportune.errors import OpportuneError
-from opportune.service.api import plans, pools, stream, system, tasks
+from opportune.service.api import learning, plans, pools, stream, system, tasks
 from opportune.service.api.answering import (
     check_scope,
     on_fault,
@@ -41,10 +41,11 @@ HANDLERS: list[Any] = [
     *pools.HANDLERS,
     *tasks.HANDLERS,
     *plans.HANDLERS,
+    *learning.HANDLERS,
     *stream.HANDLERS,
     *system.HANDLERS,
 ]
-"""What answers, path by path."""
+"""What answers, path by path; the dashboard has handlers of its own."""
 
 
 def create_app(node: Node, shortcut: bool = True) -> Gate:

@@ -17,13 +17,14 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from opportune.service import commands, events
+from opportune.service import commands
 from opportune.service.journal import Journal, JournalError
 from opportune.service.learner_bodies import LearningBody
 from opportune.service.learner_counts import Counts, pack, unpack
 from opportune.service.learner_estimates import document, estimate, has_changed, has_grown
 from opportune.service.learner_events import take_in
 from opportune.service.learner_reading import learning_body
+from opportune.service.learner_records import decode
 from opportune.service.notes import is_note
 from opportune.service.owner import PoolOwner
 from opportune.service.plan_jobs import PRICING, Then
@@ -82,7 +83,7 @@ class PoolLearner:
             if is_note(record):
                 self.counts.basis = sequence
             else:
-                take_in(self.counts, sequence, events.decode(record))
+                take_in(self.counts, sequence, decode(record))
         return self.counts.basis - before
 
     def checkpoint(self) -> bytes:

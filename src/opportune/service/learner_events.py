@@ -21,13 +21,14 @@ from opportune.service.learner_counts import (
     settle,
     start_anew,
 )
+from opportune.service.learner_records import Offered, Record, SlotsMoved, TaskDropped
 
 
-def take_in(counts: Counts, sequence: int, event: events.Event) -> None:
+def take_in(counts: Counts, sequence: int, event: events.Event | Record) -> None:
     """Count an event, record ``sequence`` of the journal."""
     counts.basis = sequence
     counts.clock = max(counts.clock, event.time)
-    handler = _TAKE.get(type(event))
+    handler = _TAKE.get(type(event).__name__)
     if handler is not None:
         handler(counts, event)
 
@@ -65,7 +66,7 @@ def _task_created(counts: Counts, event: events.TaskCreated) -> None:
     counts.tasks[event.task] = Seen(v, event.k, x)
 
 
-def _offered(counts: Counts, event: events.Offered) -> None:
+def _offered(counts: Counts, event: events.Offered | Offered) -> None:
     seen = counts.tasks.get(event.task)
     if seen is None:
         return
@@ -78,7 +79,7 @@ def _offered(counts: Counts, event: events.Offered) -> None:
     settle(counts, event.task, seen, event.time)
 
 
-def _choice(counts: Counts, event: events.Offered) -> None:
+def _choice(counts: Counts, event: events.Offered | Offered) -> None:
     """What the decision says about support and exploration."""
     why, choices = event.why, counts.choices
     counts.decisions += 1
@@ -93,13 +94,13 @@ def _choice(counts: Counts, event: events.Offered) -> None:
             del choices.certain[:-RECENT]
 
 
-def _task_dropped(counts: Counts, event: events.TaskDropped) -> None:
+def _task_dropped(counts: Counts, event: events.TaskDropped | TaskDropped) -> None:
     counts.decisions += 1
     if event.task in counts.tasks:
         end(counts, event.task, event.time)
 
 
-def _slots_moved(counts: Counts, event: events.SlotsMoved) -> None:
+def _slots_moved(counts: Counts, event: events.SlotsMoved | SlotsMoved) -> None:
     seen = counts.tasks.get(event.task)
     if seen is None:
         return
@@ -140,20 +141,21 @@ def _outcome_reported(counts: Counts, event: events.OutcomeReported) -> None:
         counts.outside += 1
 
 
-def _learned_put(counts: Counts, event: events.LearnedPut) -> None:
+def _learned_put(counts: Counts, event: Any) -> None:
     counts.published_at = counts.reports
 
 
-_TAKE: dict[type, Callable[[Counts, Any], None]] = {
-    events.PoolPut: _pool_put,
-    events.TaskTypePut: _task_type_put,
-    events.ServerPut: _server_put,
-    events.TaskCreated: _task_created,
-    events.Offered: _offered,
-    events.TaskDropped: _task_dropped,
-    events.SlotsMoved: _slots_moved,
-    events.TaskStarted: _task_started,
-    events.TaskEnded: _task_ended,
-    events.OutcomeReported: _outcome_reported,
-    events.LearnedPut: _learned_put,
+_TAKE: dict[str, Callable[[Counts, Any], None]] = {
+    "PoolPut": _pool_put,
+    "TaskTypePut": _task_type_put,
+    "ServerPut": _server_put,
+    "TaskCreated": _task_created,
+    "Offered": _offered,
+    "TaskDropped": _task_dropped,
+    "SlotsMoved": _slots_moved,
+    "TaskStarted": _task_started,
+    "TaskEnded": _task_ended,
+    "OutcomeReported": _outcome_reported,
+    "LearnedPut": _learned_put,
 }
+"""By the name of an event: full ones, and the learner's own short ones, are called alike."""

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -40,6 +41,7 @@ class StressSettings:
         rank: Rankings instead of assignments.
         open_share: Share of the servers that is held by open assignments.
         seed: Of the scores and of the order of types.
+        learning: Whether the pool learns from the outcomes (``resources.PoolSettings``).
     """
 
     pool: str = "stress"
@@ -51,6 +53,7 @@ class StressSettings:
     rank: bool = False
     open_share: float = 0.5
     seed: int = 1
+    learning: Literal["off", "shadow", "on"] = "off"
 
     def __post_init__(self) -> None:
         problems = [
@@ -134,7 +137,7 @@ async def declare(address: Address, load: StressSettings) -> None:
     try:
         if (await connection.send(address.request("GET", base))).status == 200:
             return
-        await put(base, {"lease": 3600.0})
+        await put(base, {"lease": 3600.0, "learning": load.learning})
         servers = [f"server-{r + 1}" for r in range(load.servers)]
         types = [f"type-{v + 1}" for v in range(load.types)]
         await put(f"{base}/servers", [{"id": name} for name in servers])
