@@ -169,7 +169,10 @@ async function explain(name) {
   const body = at("why-body");
   try {
     const found = await ask(`/v1/pools/${encodeURIComponent(pool)}/view/${encodeURIComponent(name)}`);
-    at("why-title").textContent = `Why ${found.title}?`;
+    const title = document.createElement("span");
+    title.className = "name";
+    title.textContent = found.title;
+    at("why-title").replaceChildren("Why ", title, "?");
     body.innerHTML = found.html;
     tell(body);
   } catch (error) {

@@ -42,7 +42,7 @@ def number(name: str, value: float | None) -> Html:
     return element(
         "data",
         joined([shown, unit], ""),
-        value=repr(value),
+        value=repr(float(value)),
         class_="number",
         title=figure.meaning,
         data_figure=name,
@@ -271,9 +271,6 @@ FIGURES: dict[str, Figure] = {
         "tasks",
         "Tasks in service as the plan sees it: held slots over servers per task.",
     ),
-    "n_excluded": Figure(
-        "Passed over", "servers", "Servers before the last pick in the plan's order, not free."
-    ),
     "server_group": Figure("Servers", "servers", "Servers that this column stands for."),
     "columns": Figure("Columns", "columns", "Columns of the heat map."),
     "types": Figure("Task types", "types", "Kinds of tasks that are declared."),
@@ -296,8 +293,6 @@ FIGURES: dict[str, Figure] = {
         "Score of the picks per second since the start of the time shown, "
         "or since the plan changed.",
     ),
-    "seconds": Figure("Length", "s", "Seconds that one point of the chart stands for."),
     "listed": Figure("Listed", "rows", "Rows that the table shows; more would make it slow."),
-    "n_events": Figure("Events", "events", "Events of the pool that reached this page."),
 }
 """Every kind of number on the page."""

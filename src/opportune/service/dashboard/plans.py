@@ -34,8 +34,9 @@ def plans(state: State, pool: PoolBody) -> Html:
 
 def _active(body: PlanBody | None, pool: PoolBody) -> Html:
     if body is None:
-        told = "No plan is in force: servers are tried by score."
-        return note(f"{told} Make one: POST /v1/pools/{{pool}}/plans.", "warning")
+        how = element("code", "POST /v1/pools/{pool}/plans")
+        told = joined(["No plan is in force: servers are tried by score. Make one:", how], " ")
+        return note(told, "warning")
     pairs: list[tuple[str, str]] = [
         ("In force", name_of(body.id)),
         ("Policy", name_of(body.policy)),

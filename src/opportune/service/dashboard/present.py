@@ -80,7 +80,8 @@ def glance(pool: PoolBody) -> Html:
 def servers_bar(found: dict[int, str]) -> Html:
     """Servers by state: a bar and its numbers."""
     if not found:
-        return note("There are no servers yet. Add them: PUT /v1/pools/{pool}/servers.")
+        how = element("code", "PUT /v1/pools/{pool}/servers")
+        return note(joined(["There are no servers yet. Add them:", how], " "))
     counts = Counter(found.values())
     at, pieces = 0.0, []
     for name in STATES:

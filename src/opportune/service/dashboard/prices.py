@@ -74,7 +74,7 @@ def _tables(found: Heat) -> Html:
         ]
         for c, name in enumerate(found.columns)
     ]
-    head = ["Server", "server_group", "capacity_price", *[f"Index: {name}" for name in found.types]]
+    head = ["Server", "server_group", "capacity_price", *[f"index:{name}" for name in found.types]]
     return joined(
         [
             table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opportune.markup import Html, element, joined
-from opportune.service.dashboard.figures import FIGURES, number, term
+from opportune.service.dashboard.figures import FIGURES, name_of, number, term
 
 
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Html]]) -> Html:
@@ -13,10 +13,11 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Html]]) -> 
 
     Args:
         caption: What it shows; for screen readers, since a heading stands above.
-        head: Keys of ``figures.FIGURES`` for numbers, other text for words.
+        head: Keys of ``figures.FIGURES`` for numbers, one followed by ``:`` and a name for the
+            numbers of what is named so, other text for words.
         rows: Cells, as many as headings.
     """
-    kinds = ["figure" if name in FIGURES else "words" for name in head]
+    kinds = ["figure" if name.partition(":")[0] in FIGURES else "words" for name in head]
     headings = joined(
         [
             element("th", _heading(name), scope="col", class_=kind)
@@ -51,10 +52,11 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Html]]) -> 
 
 def _heading(name: str) -> Html:
     """A heading; with its unit for numbers."""
-    if name not in FIGURES:
+    figure, _, of = name.partition(":")
+    if figure not in FIGURES:
         return element("span", name)
-    unit = element("span", FIGURES[name].unit, class_="in")
-    return joined([term(name), unit], " ")
+    unit = element("span", FIGURES[figure].unit, class_="in")
+    return joined([term(figure), *([name_of(of)] if of else []), unit], " ")
 
 
 def tile(name: str, value: float | None, more: str = "") -> Html:
