@@ -4,8 +4,9 @@ What runs, in the order of the page:
 
 - a fenced block below a line that holds only a file name and a colon, such as ```skills.csv`:``,
   is that file (all files are there from the start; each is written again where it stands);
-- a ``toml`` block is read as an instance. If it lacks a reward or a duration it replaces keys of
-  the page's ``instance.toml``. A file that a command below it refuses is left to that command;
+- a ``toml`` block is read as an instance, or as a map of columns. If it lacks a reward or a
+  duration it replaces keys of the page's ``instance.toml``. A file that a command below it refuses
+  is left to that command;
 - a ``python`` block runs; the blocks of a page share their names;
 - lines of an ``sh`` block that start, ask or end a service run (``served_pages``);
 - every other ``opportune`` line of an ``sh`` block runs; ``# exit code 1`` behind it says what it
@@ -37,6 +38,7 @@ from served_pages import LiveService, is_live
 
 from opportune.cli import run
 from opportune.errors import OpportuneError
+from opportune.learning.fit.columns import columns_of
 from opportune.model.description import read_description
 from opportune.model.queue_description import read_queue
 
@@ -225,6 +227,9 @@ def _read_toml(story: Story, block: Block) -> None:
         if "contexts" in data:
             read_queue(data, story.folder, "block")
             return
+        if {"time", "server"} <= set(data):
+            columns_of(data)
+            return
         if not {"match_reward", "duration"} <= set(data):
             whole = tomllib.loads((story.folder / "instance.toml").read_text(encoding="utf-8"))
             for one, other in (("arrival_rate", "type_share"), ("type_share", "arrival_rate")):
@@ -275,7 +280,7 @@ def _run_command(
         return
     short = SHORT.items() if words[0] in RUNNING and not shown else ()
     arguments = [*words, *(word for one in short if one[0] not in words for word in one)]
-    with redirect_stdout(printed), redirect_stderr(printed):
+    with redirect_stdout(printed), redirect_stderr(printed), story.live.in_environment():
         code = run(arguments)
     if code != expected:
         raise story.fail(block, f"exit code {code} of: {line}\n{printed.getvalue()}")

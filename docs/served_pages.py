@@ -4,7 +4,8 @@
 - ``curl ...`` sends the request and prints the answer (``-X``, ``-H``, ``--json``,
   ``--data-binary @FILE``, ``-i``; ``| python3 -m json.tool`` prints it in lines);
 - ``kill %1`` and ``kill -9 %1`` end it;
-- a ``python`` block finds it at the address that the page names.
+- a ``python`` block finds it at the address that the page names, ``opportune plans`` and
+  ``opportune explain`` by themselves.
 
 The service that a page leaves running is ended with the page.
 """
@@ -12,16 +13,22 @@ The service that a page leaves running is ended with the page.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = "127.0.0.1:8080"
 """Where a page's service listens, as the page writes it."""
+
+URL = "OPPORTUNE_URL"
+"""Where commands look for a service."""
 
 MARK = "serving http://"
 LATER = re.compile(r"\|\s*python3 -m json\.tool.*$")
@@ -72,6 +79,19 @@ class LiveService:
     def placed(self, text: str) -> str:
         """Python of the page, with the address where the service really listens."""
         return text.replace(HERE, self._address) if self._address else text
+
+    @contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """While it lasts, commands that talk to a service find the page's."""
+        before = os.environ.get(URL)
+        if self._address:
+            os.environ[URL] = f"http://{self._address}"
+        try:
+            yield
+        finally:
+            os.environ.pop(URL, None)
+            if before is not None:
+                os.environ[URL] = before
 
     def stop(self, kill: bool = False) -> None:
         """End it, well or at once."""

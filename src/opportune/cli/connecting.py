@@ -25,7 +25,7 @@ KEY_HELP = "API key, if the service wants one; better in the environment than on
 class Service:
     """Which service, and who asks."""
 
-    url: Annotated[str, Parameter(help="Where the service is.")] = HERE
+    url: Annotated[str, Parameter(help="Where it is.", env_var="OPPORTUNE_URL")] = HERE
     key: Annotated[str | None, Parameter(help=KEY_HELP, env_var="OPPORTUNE_API_KEY")] = None
 
     def client(self) -> Client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
@@ -38,6 +39,9 @@ COLUMNS = (
 )
 """From ``decisions`` on: what came of the latest stay in the shadow, per decision."""
 
+CLOSED = 1e-9
+"""A gap below it is rounding."""
+
 LOOK_EVERY = 0.2
 """Seconds between two looks at a plan that is being made."""
 
@@ -45,6 +49,38 @@ Pool = Annotated[str, Parameter(help="The pool.")]
 Plan = Annotated[str, Parameter(help="The plan.")]
 
 plans = App(name="plans", help_format="plaintext")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Wanted:
+    """Which plan is made, and what becomes of it."""
+
+    name: Annotated[str | None, Parameter(help="Its id; by default plan-1, plan-2, ...")] = None
+    policy: Annotated[str, Parameter(help="Which policy reads the prices.")] = "lag"
+    then: Annotated[Literal["draft", "shadow", "active"], Parameter(help="What becomes of it.")] = (
+        "draft"
+    )
+    rates: Annotated[
+        Literal["declared", "measured"],
+        Parameter(help="Arrival rates: the task types' own, or those counted lately."),
+    ] = "declared"
+    seconds: Annotated[float, Parameter(help="Most seconds for pricing.")] = 600.0
+
+    def asked(self) -> NewPlan:
+        """The same for the service, which answers at once."""
+        return NewPlan(
+            id=self.name,
+            policy=self.policy,
+            activate=self.then == "active",
+            shadow=self.then == "shadow",
+            wait=False,
+            rates=self.rates,
+            seconds=self.seconds,
+        )
+
+
+ORDINARY = Wanted()
 
 
 @plans.command(name="list")
@@ -65,31 +101,13 @@ def make(
     pool: Pool,
     /,
     *,
-    name: Annotated[str | None, Parameter(help="Its id; by default plan-1, plan-2, ...")] = None,
-    policy: Annotated[str, Parameter(help="Which policy reads the prices.")] = "lag",
-    then: Annotated[
-        Literal["draft", "shadow", "active"], Parameter(help="What becomes of it.")
-    ] = "draft",
-    rates: Annotated[
-        Literal["declared", "measured"],
-        Parameter(help="Arrival rates: the task types' own, or those counted lately."),
-    ] = "declared",
-    seconds: Annotated[float, Parameter(help="Most seconds for pricing.")] = 600.0,
+    wanted: Wanted = ORDINARY,
     service: Service = THIS_MACHINE,
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
 ) -> None:
     """Price the pool in the background and make a plan; wait for it. Decisions go on meanwhile."""
-    wanted = NewPlan(
-        id=name,
-        policy=policy,
-        activate=then == "active",
-        shadow=then == "shadow",
-        wait=False,
-        rates=rates,
-        seconds=seconds,
-    )
     with service.client() as client:
-        body = client.make_plan(pool, wanted)
+        body = client.make_plan(pool, wanted.asked())
         try:
             body = _followed(client, pool, body)
         except KeyboardInterrupt as error:
@@ -187,6 +205,8 @@ def _row(body: PlanBody, for_people: bool) -> tuple[object, ...]:
         found += [stay.decisions, stay.disagreement]
         found += [_interval(one) if for_people else one.mean for one in estimates]
         found += [stay.verdict]
+    if for_people and body.gap is not None and body.gap <= CLOSED:
+        found[4] = f"< {CLOSED:g}"
     return tuple(_cell(cell) for cell in found) if for_people else tuple(found)
 
 

@@ -22,6 +22,7 @@ from opportune.service.events import Exclusion, Offered, Pick, Reasons
 from opportune.service.exploring import Explored, Place, explore, share_of
 from opportune.service.ordering import routing_of, shadow_of
 from opportune.service.routing import PRIORS, STALE, Routing
+from opportune.service.shadowing import ShadowGain
 from opportune.service.state import State, Task, refresh
 from opportune.service.turn import Turn
 
@@ -96,18 +97,8 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
             _priced(state, routing, v, r, probability)
             for r, probability in zip(chosen, propensity, strict=True)
         ]
-    shadow = shadow_of(state)
-    shadow_picks: list[str] = []
-    gain = None
-    if shadow is not None:
-        level = min(headcount, shadow.tables.order.shape[1] - 1)
-        other = KernelTask(0, v, level, wanted)
-        pick_explained(shadow.tables, state.closed, other, draws, shadow.explained)
-        found_there = [*pins, *shadow.explained.picks[:wanted].tolist()] if picks else []
-        shadow_picks = [state.servers[r].settings.id for r in found_there]
-        if picks:
-            ours = [*pins, *chosen]
-            gain = gain_of((routing, shadow), v, ours, found_there)
+    beside = Place(v, headcount, wanted)
+    shadow_picks, gain = _in_shadow(state, beside, draws, (pins, chosen)) if picks else ([], None)
     rule = "pins" if not wanted else _RULES.get(routing.tables.rule, "list-ties")
     why = _reasons(
         turn,
@@ -134,6 +125,33 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
         given_up=0.0 if explored is None else explored.given_up,
     )
     return Choice(picks, why)
+
+
+def _in_shadow(
+    state: State,
+    place: Place,
+    draws: NDArray[np.uint32],
+    ours: tuple[list[int], list[int]],
+) -> tuple[list[str], ShadowGain | None]:
+    """Whom the plan in the shadow would have picked, and what that would have been worth.
+
+    Args:
+        state: The pool.
+        place: Type, headcount and how many servers are wanted.
+        draws: (1, wanted) the same as for the active plan.
+        ours: The pins, and what the active plan picked beside them.
+    """
+    shadow = shadow_of(state)
+    if shadow is None:
+        return [], None
+    v, headcount, wanted = place
+    level = min(headcount, shadow.tables.order.shape[1] - 1)
+    other = KernelTask(0, v, level, wanted)
+    pick_explained(shadow.tables, state.closed, other, draws, shadow.explained)
+    pins, chosen = ours
+    theirs = [*pins, *shadow.explained.picks[:wanted].tolist()]
+    names = [state.servers[r].settings.id for r in theirs]
+    return names, gain_of((routing_of(state), shadow), v, [*pins, *chosen], theirs)
 
 
 def _refused(turn: Turn, routing: Routing, task: Task, pins: list[int]) -> Reasons:
