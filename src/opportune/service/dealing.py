@@ -123,11 +123,13 @@ class Cards(NamedTuple):
         pool: Its name.
         names: (R,) names.
         looks: (L, R) what servers are compared by: scores, permissions, capacity.
+        key: Of the shuffles: two 64-bit words.
     """
 
     pool: str
     names: list[Name]
     looks: NDArray[np.float64]
+    key: tuple[np.uint64, np.uint64]
 
 
 def cards_of(state: State) -> Cards:
@@ -136,23 +138,25 @@ def cards_of(state: State) -> Cards:
     score = np.nan_to_num(state.score[:n_types, :n_servers], nan=-1.0)
     own = [[one.present, one.settings.capacity] for one in state.servers]
     looks = [score, permitted(state), np.array(own, dtype=np.float64).reshape(n_servers, 2).T]
-    return Cards(state.pool, [one.settings.id for one in state.servers], np.concatenate(looks))
+    seed = int.from_bytes(hashlib.blake2b(state.pool.encode(), digest_size=8).digest(), "big")
+    key = (np.uint64(seed), np.uint64(0))
+    names = [one.settings.id for one in state.servers]
+    return Cards(state.pool, names, np.concatenate(looks), key)
 
 
 def hands(cards: Cards, number: int, partitions: int) -> dict[Name, PoolId]:
     """Deal ``number``: the place of every server of a whole; in any thread.
 
-    A pure function of the pool's name, the number and the servers: whoever computes it gets the
+    A pure function of the key (by the pool's name), the number and the servers: whoever computes it gets the
     same. Equal servers go to the sub-pools in turn, so each gets as many of each kind, to within
     one. With one partition every server goes to the whole itself.
     """
     if partitions < 2 or not cards.names:
         return dict.fromkeys(cards.names, cards.pool)
     _, kind, size = np.unique(cards.looks, axis=1, return_inverse=True, return_counts=True)
-    seed = int.from_bytes(hashlib.blake2b(cards.pool.encode(), digest_size=8).digest(), "big")
     n = len(cards.names)
     deals = Deals(
-        key=(np.uint64(seed), np.uint64(0)),
+        key=cards.key,
         m=partitions,
         period=1,
         tries=1,

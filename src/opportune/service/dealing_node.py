@@ -166,22 +166,24 @@ class Dealing:
             await desk.owner.ask(Tick())
 
     async def _step(self, desk: _Desk) -> float | None:
-        """Do all there is to do; seconds until there is more, None if it must be told."""
-        await self._carry(desk)
+        """Do all there is to do; seconds until there is more, None if it must be told.
+
+        First sub-pools follow: a place takes in only servers that it knows.
+        """
         state = desk.owner.state
         settings, deal = state.settings, state.deal
-        if settings is None or settings.part_of is not None:
-            return None
-        if settings.partitions < 2 and deal.number == 0:
+        if settings is None:
             return None
         most = max(settings.partitions, deal.most)
-        places = sub_pools(state.pool, most)
-        if desk.followed != desk.declares:
+        places = [] if settings.part_of is not None else sub_pools(state.pool, most)
+        if places and desk.followed != desk.declares:
             declares = desk.declares
             declared = await desk.owner.read(declared_of)
-            await self._ask_all(places, [PutPool(settings=declared.settings), Follow(declared)])
+            orders = [PutPool(settings=declared.settings), Follow(declared=declared)]
+            await self._ask_all(places, orders)
             desk.followed = declares
-        return await self._deal(desk, places)
+        await self._carry(desk)
+        return await self._deal(desk, places) if places else None
 
     async def _deal(self, desk: _Desk, places: list[str]) -> float | None:
         """Deal if it is time, and let everybody have the deal in force."""
