@@ -1,0 +1,74 @@
+"""``opportune log``: what a pool of the live service decided, and what came of it, as a log."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+from cyclopts import Parameter
+
+from opportune.cli.extras import missing_package
+from opportune.cli.output import print_note
+from opportune.errors import InputError, Problem
+from opportune.model.spelling import did_you_mean
+
+try:
+    from opportune.service.decision_log import DecisionLog, columns_file, decision_log
+    from opportune.service.journal import Journal
+    from opportune.service.postgres import PostgresJournal
+    from opportune.service.settings import is_database_url, shown_place
+    from opportune.service.sqlite import SqliteJournal
+except ModuleNotFoundError as error:
+    raise missing_package(error, "opportune log") from error
+
+DATABASE_HELP = "The service's database: a file (the service must be off), or postgresql://..."
+OUT_HELP = "Write log.csv and columns.toml into this folder; else the log is printed."
+
+
+def log(
+    pool: Annotated[str, Parameter(help="The pool.")],
+    /,
+    *,
+    database: Annotated[str, Parameter(help=DATABASE_HELP)] = "opportune.db",
+    out: Annotated[Path | None, Parameter(help=OUT_HELP)] = None,
+) -> None:
+    """Write the log of a pool: one row per task and server, as fit and replay read it.
+
+    A running service owns its file: take a backup and read that.
+    """
+    if not is_database_url(database) and not Path(database).is_file():
+        raise InputError(Problem("--database", database, "a journal's file, or a database's URL"))
+    journal = _journal(database)
+    try:
+        known = journal.pools()
+        if pool not in known:
+            told = f"a pool of {shown_place(database)}: {', '.join(known) or 'it has none'}"
+            raise InputError(Problem("POOL", repr(pool), told, did_you_mean(pool, known)))
+        found = decision_log(journal, pool)
+    finally:
+        journal.close()
+    if found.left_out:
+        names = ", ".join(found.left_out)
+        print_note(f"left out of the contexts, not a number in every task: {names}")
+    if out is None:
+        _write(found, sys.stdout)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "log.csv").open("w", newline="", encoding="utf-8") as stream:
+        _write(found, stream)
+    (out / "columns.toml").write_text(columns_file(found), encoding="utf-8")
+    print_note(f"log: {out / 'log.csv'}, {len(found.rows)} rows; beside it columns.toml")
+
+
+def _journal(database: str) -> Journal:
+    if is_database_url(database):
+        return PostgresJournal(database)
+    return SqliteJournal(Path(database))
+
+
+def _write(found: DecisionLog, stream: TextIO) -> None:
+    writer: Any = csv.writer(stream, lineterminator="\n")
+    writer.writerow(found.columns)
+    writer.writerows(found.rows)
