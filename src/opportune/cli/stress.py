@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -24,7 +24,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing_package(error, "opportune stress") from error
 
-URL_HELP = "A running service; without it one is started on this machine and ended afterwards."
+URL_HELP = "A running service, or several of its nodes: --url A --url B; without it one is started."
 COLUMNS = (
     "load",
     "per_second",
@@ -49,6 +49,11 @@ class LoadOptions:
     seconds: Annotated[float, Parameter(help="Seconds of each part, after one to warm up.")] = 5.0
     rate: Annotated[float, Parameter(help="Assignments per second of the part at a rate.")] = 500.0
     pool: Annotated[str, Parameter(help="Pool to use; made if it is not there.")] = "stress"
+    pools: Annotated[Whole, Parameter(help="Pools that share servers and load: POOL-1, ...")] = 1
+    direct: Annotated[
+        bool,
+        Parameter(help="Ask the node that owns the pool, not any node.", negative=()),
+    ] = False
     learning: Annotated[
         Literal["off", "shadow", "on"],
         Parameter(help="Whether a pool that is made learns from the outcomes."),
@@ -60,7 +65,7 @@ DEFAULT_LOAD = LoadOptions()
 
 def stress(
     *,
-    url: Annotated[str, Parameter(help=URL_HELP)] = "",
+    url: Annotated[list[str] | None, Parameter(help=URL_HELP, negative=())] = None,
     key: Annotated[str, Parameter(help="API key with scope admin.")] = "",
     options: LoadOptions = DEFAULT_LOAD,
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
@@ -76,14 +81,16 @@ def stress(
         connections=options.connections,
         seconds=options.seconds,
         learning=options.learning,
+        pools=options.pools,
+        direct=options.direct,
     )
     memory: int | None = None
     if url:
-        found = _run(_parts(_address(url, key), load, options.rate))
+        found = _run(_parts([_address(one, key) for one in url], load, options.rate))
     else:
         with Target() as target:
             print_note(f"service: {target.address}, journal in {target.folder}")
-            found = _run(_parts(_address(target.address, key), load, options.rate))
+            found = _run(_parts([_address(target.address, key)], load, options.rate))
         memory = target.memory
     rows = [_row(name, one) for name, one in found]
     if format == "json":
@@ -107,17 +114,19 @@ def _run(work: Coroutine[Any, Any, list[tuple[str, Load]]]) -> list[tuple[str, L
         return runner.run(work)
 
 
-async def _parts(address: Address, load: StressSettings, rate: float) -> list[tuple[str, Load]]:
+async def _parts(
+    nodes: Sequence[Address], load: StressSettings, rate: float
+) -> list[tuple[str, Load]]:
     """The three parts, one after another."""
-    await declare(address, load)
-    return [
-        ("as many as go", await run_load(address, load)),
-        (f"at {rate:g}/s", await run_load(address, replace(load, rate=rate))),
-        (
-            "rankings, one by one",
-            await run_load(address, replace(load, rank=True, connections=1)),
-        ),
-    ]
+    first, *others = nodes
+    for i, part in enumerate(load.parts):
+        await declare(nodes[i % len(nodes)], part)
+    loads = {
+        "as many as go": load,
+        f"at {rate:g}/s": replace(load, rate=rate),
+        "rankings, one by one": replace(load, rank=True, connections=1),
+    }
+    return [(name, await run_load(first, one, others=others)) for name, one in loads.items()]
 
 
 def _row(name: str, found: Load) -> tuple[Any, ...]:

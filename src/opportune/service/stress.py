@@ -3,6 +3,10 @@
 Each connection holds some assignments open and completes the oldest for every new one, so that
 completions come at the rate of decisions. At a given rate, latency counts from the moment a request
 was due, so a service that stalls is charged for all that should have come meanwhile.
+
+Several nodes are asked in turn, connection by connection, as a load balancer does, so that most
+requests for one of several pools come to a node that does not own it; or each connection goes to
+the owner of its pool (``direct``).
 """
 
 from __future__ import annotations
@@ -10,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
@@ -42,6 +46,8 @@ class StressSettings:
         open_share: Share of the servers that is held by open assignments.
         seed: Of the scores and of the order of types.
         learning: Whether the pool learns from the outcomes (``resources.PoolSettings``).
+        pools: How many pools share the load: ``pool-1``, ``pool-2``, ...; one is called ``pool``.
+        direct: Whether a connection goes to the node that owns its pool.
     """
 
     pool: str = "stress"
@@ -54,6 +60,8 @@ class StressSettings:
     open_share: float = 0.5
     seed: int = 1
     learning: Literal["off", "shadow", "on"] = "off"
+    pools: int = 1
+    direct: bool = False
 
     def __post_init__(self) -> None:
         problems = [
@@ -62,6 +70,7 @@ class StressSettings:
                 ("servers", 1, 100_000),
                 ("types", 1, 10_000),
                 ("connections", 1, 10_000),
+                ("pools", 1, 1000),
                 ("seconds", 0.1, 3600.0),
             )
             if not least <= getattr(self, name) <= most
@@ -70,6 +79,15 @@ class StressSettings:
             problems.append(Problem("--rate", str(self.rate), "a number above 0"))
         if problems:
             raise InputError(problems)
+
+    @property
+    def parts(self) -> list[StressSettings]:
+        """The load of each pool, with its name and its share of the servers."""
+        if self.pools == 1:
+            return [self]
+        servers = max(self.servers // self.pools, 1)
+        names = [f"{self.pool}-{i + 1}" for i in range(self.pools)]
+        return [replace(self, pool=name, servers=servers) for name in names]
 
 
 @dataclass
@@ -113,6 +131,12 @@ class _Pool(Struct):
     """The part of a pool that is checked."""
 
     capacity_mismatch: int
+
+
+class _Ready(Struct):
+    """What a node owns."""
+
+    pools: list[str] = []
 
 
 _MADE = msgspec.json.Decoder(_Made)
@@ -176,33 +200,59 @@ def _by_score(types: list[str], servers: list[str], score: NDArray[np.float64]) 
     )
 
 
-async def run_load(address: Address, load: StressSettings, warm_up: float = 1.0) -> Load:
+async def run_load(
+    address: Address,
+    load: StressSettings,
+    warm_up: float = 1.0,
+    others: Sequence[Address] = (),
+) -> Load:
     """Put a load on a service.
 
     Args:
         address: Where it is.
-        load: The load; its pool must be there (:func:`declare`).
+        load: The load; its pools must be there (:func:`declare`).
         warm_up: Seconds before anything is counted.
+        others: More nodes of the service.
 
     Raises:
         OpportuneError: If nobody listens there.
     """
-    found = Load()
-    connections = [await address.connect() for _ in range(load.connections)]
+    found, nodes, parts = Load(), [address, *others], load.parts
+    owners = await _owners(nodes) if load.direct else {}
+    shares = []
+    for i in range(load.connections):
+        part = parts[i // len(nodes) % len(parts)]
+        shares.append((owners.get(part.pool, nodes[i % len(nodes)]), part))
+    connections = [await node.connect() for node, _ in shares]
     start = time.perf_counter() + warm_up
     clients = [
-        _Client(address, load, connection, i, found) for i, connection in enumerate(connections)
+        _Client(node, part, connections[i], i, found) for i, (node, part) in enumerate(shares)
     ]
     try:
         await asyncio.gather(*(one.run(start, start + load.seconds) for one in clients))
         found.seconds = load.seconds
-        answered = await connections[0].send(address.request("GET", f"/v1/pools/{load.pool}"))
-        if answered.status == 200:
-            found.mismatch = msgspec.json.decode(answered.body, type=_Pool).capacity_mismatch
+        for part in parts:
+            asked = shares[0][0].request("GET", f"/v1/pools/{part.pool}")
+            answered = await connections[0].send(asked)
+            if answered.status == 200:
+                one = msgspec.json.decode(answered.body, type=_Pool).capacity_mismatch
+                found.mismatch = (found.mismatch or 0) + one
     finally:
         for connection in connections:
             connection.close()
     return found
+
+
+async def _owners(nodes: Sequence[Address]) -> dict[str, Address]:
+    """The node of each pool, as the nodes say."""
+    owners = {}
+    for node in nodes:
+        connection = await node.connect()
+        answered = await connection.send(node.request("GET", "/readyz"))
+        connection.close()
+        for pool in msgspec.json.decode(answered.body, type=_Ready).pools:
+            owners[pool] = node
+    return owners
 
 
 class _Client:
@@ -222,7 +272,7 @@ class _Client:
         self._place = place
         self._found = found
         self._open: deque[str] = deque()
-        self._depth = max(int(load.servers * load.open_share / load.connections), 1)
+        self._depth = max(int(load.servers * load.open_share * load.pools / load.connections), 1)
         self._types = np.random.default_rng((load.seed, place)).integers(load.types, size=4096)
         path = f"/v1/pools/{load.pool}" + (":rank" if load.rank else "/assignments")
         self._requests = [
