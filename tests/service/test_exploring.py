@@ -26,7 +26,7 @@ from opportune.service.verifying import verify
 from tests.service.pools import Pool, pool_of
 from tests.service.test_learner import learned_from
 
-N = 4000
+N = 2500
 """Decisions whose frequencies are compared."""
 
 

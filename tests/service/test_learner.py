@@ -263,6 +263,7 @@ def test_another_range_starts_anew_from_the_tasks_that_are_kept() -> None:
 
 
 def test_a_checkpoint_and_the_events_behind_it_are_all_events() -> None:
+    told: list[tuple[int, int | None, float | None, int]]
     told = [(0, None, 1.0, 0), (1, 0, 0.3, 2), (1, 0, 0.9, 5), (2, 1, 0.7, 0), (3, None, 2.0, 0)]
     log = served(told).log
     whole = pack(learned_from(log))

@@ -260,7 +260,8 @@ def test_even_gaps_are_not_said_to_be_uneven() -> None:
     assert uneven_share(np.zeros(4), served) is None
     assert uneven_share(served, served) is None
     uneven = uneven_share(np.array([11.0, 8.0, 0.0, 40.0]), served)
-    assert uneven == (3, pytest.approx(40 / 60), pytest.approx(19 / 180))
+    assert uneven is not None
+    assert uneven == pytest.approx((3, 40 / 60, 19 / 180))
 
 
 def test_support_is_told() -> None:

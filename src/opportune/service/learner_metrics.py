@@ -14,8 +14,8 @@ _GAUGES = (
     ("outcomes_missing_ratio", "Services without an outcome over services that ended."),
     ("learned_version", "Publications of the learner."),
     ("learner_behind_records", "Journal records written and not learned from yet."),
-    ("explored_total", "Tasks that went to servers at random."),
-    ("exploration_price_total", "What they cost: index of the plan's picks minus that of theirs."),
+    ("explored_tasks", "Tasks that went to servers at random."),
+    ("exploration_price", "What they cost: index of the plan's picks minus that of theirs."),
     ("certain_ratio", "Latest decisions with a choice that were certain; 1: no support."),
 )
 
@@ -55,7 +55,7 @@ def _values(counts: Counts, state: State, written: int) -> Iterator[tuple[str, f
         yield "outcomes_missing_ratio", 1.0 - sum(pair.labeled for pair in pairs) / served
     yield "learned_version", 0 if state.learned is None else state.learned.version
     yield "learner_behind_records", max(written - counts.basis, 0)
-    yield "explored_total", counts.choices.explored
-    yield "exploration_price_total", counts.choices.given_up
+    yield "explored_tasks", counts.choices.explored
+    yield "exploration_price", counts.choices.given_up
     if recent:
         yield "certain_ratio", sum(recent) / len(recent)

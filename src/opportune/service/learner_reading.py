@@ -18,6 +18,7 @@ from opportune.service.learner_bodies import (
 )
 from opportune.service.learner_counts import RECENT, Counts
 from opportune.service.learner_estimates import Estimates, estimate
+from opportune.service.resources import LearnerSettings
 from opportune.service.state import State
 
 Float = NDArray[np.float64]
@@ -45,22 +46,10 @@ def learning_body(counts: Counts, state: State) -> LearningBody:
     settings, learned = state.settings, state.learned
     assert settings is not None
     found = estimate(counts, state)
-    choices, recent = counts.choices, counts.choices.certain[-RECENT:]
     served = int(sum(pair.served for pair in counts.pairs.values()))
     absent = served - int(sum(pair.labeled for pair in counts.pairs.values()))
     pending = pending_outcomes(counts, settings.learner.outcome_within)
-    support = SupportBody(
-        decisions=len(recent),
-        certain_share=sum(recent) / len(recent) if recent else 1.0,
-        propensity_floor=choices.floor,
-    )
-    exploration = ExplorationBody(
-        share=settings.learner.exploration,
-        floor=settings.learner.floor,
-        explored=choices.explored,
-        price=choices.given_up,
-        price_per_task=choices.given_up / max(counts.decisions, 1),
-    )
+    support = _support(counts)
     told = _warnings(counts, found, support) if settings.learning != "off" else []
     return LearningBody(
         pool=state.pool,
@@ -77,17 +66,7 @@ def learning_body(counts: Counts, state: State) -> LearningBody:
         load=found.load,
         rate_factor=found.cap,
         pairs=list(_pairs(found)),
-        task_types=[
-            PaceBody(
-                task_type=name,
-                rate=found.rate[v],
-                mean_duration=found.mean_duration[v],
-                arrived=counts.pace[v].arrived if v < len(counts.pace) else 0,
-                served=int(found.served[v].sum()),
-                missing=int((found.served - found.labeled)[v].sum()),
-            )
-            for v, name in enumerate(found.task_types)
-        ],
+        task_types=list(_paces(counts, found)),
         servers=[
             AbsentBody(
                 server=name,
@@ -96,10 +75,42 @@ def learning_body(counts: Counts, state: State) -> LearningBody:
             )
             for r, name in enumerate(found.servers)
         ],
-        exploration=exploration,
+        exploration=_exploration(counts, settings.learner),
         support=support,
         warnings=told,
     )
+
+
+def _support(counts: Counts) -> SupportBody:
+    recent = counts.choices.certain[-RECENT:]
+    return SupportBody(
+        decisions=len(recent),
+        certain_share=sum(recent) / len(recent) if recent else 1.0,
+        propensity_floor=counts.choices.floor,
+    )
+
+
+def _exploration(counts: Counts, learner: LearnerSettings) -> ExplorationBody:
+    choices = counts.choices
+    return ExplorationBody(
+        share=learner.exploration,
+        floor=learner.floor,
+        explored=choices.explored,
+        price=choices.given_up,
+        price_per_task=choices.given_up / max(counts.decisions, 1),
+    )
+
+
+def _paces(counts: Counts, found: Estimates) -> Iterator[PaceBody]:
+    for v, name in enumerate(found.task_types):
+        yield PaceBody(
+            task_type=name,
+            rate=found.rate[v],
+            mean_duration=found.mean_duration[v],
+            arrived=counts.pace[v].arrived if v < len(counts.pace) else 0,
+            served=int(found.served[v].sum()),
+            missing=int((found.served - found.labeled)[v].sum()),
+        )
 
 
 def _pairs(found: Estimates) -> Iterator[PairBody]:
