@@ -28,6 +28,7 @@ from opportune.service.sqlite import SqliteJournal
 from opportune.service.stress import StressSettings, declare
 from opportune.service.wire import Address, Answered, Connection
 from tests.service.kill_target import run
+from tests.service.moves import moves_of
 
 Learning = Literal["off", "shadow", "on"]
 
@@ -38,6 +39,9 @@ MOST_OPEN = 44
 
 LONGEST = 0.12
 """Seconds of load before a kill, at most."""
+
+DEAL_PERIOD = 0.02
+"""Seconds between deals of a split pool."""
 
 SNAPSHOT_EVERY = 150
 STILL_KNOWN = 5000
@@ -109,15 +113,19 @@ class Killing:
         folder: Where its database is.
         seed: Of the moments, and of what clients do.
         learning: Whether the pool learns; then its learner must agree with the ledger as well.
+        partitions: Sub-pools, among which servers are dealt all the time; 1: none.
     """
 
-    def __init__(self, folder: Path, seed: int, learning: Learning = "off") -> None:
+    def __init__(
+        self, folder: Path, seed: int, learning: Learning = "off", partitions: int = 1
+    ) -> None:
         self.ledger = Ledger()
         self.kills = 0
         self.slowest_start = 0.0
         self.versions: list[int] = []
-        self.decisions = 0
+        self.decisions = self.moved = 0
         self.learning: Learning = learning
+        self.partitions = partitions
         self._database = folder / "kills.db"
         self._random = random.Random(seed)
         self._numbers = 0
@@ -166,6 +174,11 @@ class Killing:
         load = StressSettings(pool="kills", servers=SERVERS, types=3, learning=self.learning)
         await declare(address, load)
         connection = await address.connect()
+        if self.partitions > 1 and not self.kills:
+            own = {"lease": 3600.0, "partitions": self.partitions, "deal_period": DEAL_PERIOD}
+            request = address.request("PUT", "/v1/pools/kills", msgspec.json.encode(own))
+            if (await connection.send(request)).status != 200:
+                raise LedgerError("the pool is not split")
         await self._settle(address, connection)
         await self.compare(address, connection)
         self._idle = list(self.ledger.held)
@@ -286,20 +299,22 @@ def _check_learned(ledger: Ledger, learned: Any) -> int:
     return version
 
 
-def _check_replay(database: Path) -> int:
-    """Every decision is made again from the journal; how many there are.
+def _check_replay(database: Path) -> tuple[int, int]:
+    """Every decision is made again from the journal; how many there are, and moves of servers.
 
     Raises:
         LedgerError: If one comes out otherwise.
     """
     journal = SqliteJournal(database)
     try:
-        found = replay(journal, "kills")
+        found = [replay(journal, pool) for pool in journal.pools()]
+        moved = sum(len(hops) for hops in moves_of(journal, "kills").values())
     finally:
         journal.close()
-    if found.problems:
-        raise LedgerError(f"opportune verify: {found.problems[:3]}")
-    return found.decisions
+    problems = [problem for one in found for problem in one.problems]
+    if problems:
+        raise LedgerError(f"opportune verify: {problems[:3]}")
+    return sum(one.decisions for one in found), moved
 
 
 def _bytes(address: Address, request: Request) -> bytes:
@@ -309,14 +324,19 @@ def _bytes(address: Address, request: Request) -> bytes:
 
 
 def kill_many(
-    folder: Path, kills: int, seed: int, seconds: float = 3600.0, learning: Learning = "off"
+    folder: Path,
+    kills: int,
+    seed: int,
+    seconds: float = 3600.0,
+    learning: Learning = "off",
+    partitions: int = 1,
 ) -> Killing:
     """Kill the service so often, or until the time is over; the last start must agree too.
 
     Raises:
         LedgerError: If the service and the ledger do not agree once.
     """
-    killing = Killing(folder, seed, learning)
+    killing = Killing(folder, seed, learning, partitions)
     end = time.monotonic() + seconds
     while killing.kills < kills and time.monotonic() < end:
         killing.one()
@@ -335,7 +355,7 @@ def kill_many(
     finally:
         process.terminate()
         process.join()
-    killing.decisions = _check_replay(folder / "kills.db")
+    killing.decisions, killing.moved = _check_replay(folder / "kills.db")
     return killing
 
 
@@ -346,10 +366,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--learning", choices=("off", "shadow", "on"), default="off")
+    parser.add_argument("--partitions", type=int, default=1)
     asked = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        killing = kill_many(Path(folder), asked.kills, asked.seed, asked.seconds, asked.learning)
+        killing = kill_many(
+            Path(folder), asked.kills, asked.seed, asked.seconds, asked.learning, asked.partitions
+        )
     ledger = killing.ledger
     print(
         f"{killing.kills} kills in {time.monotonic() - start:.0f} s; slowest start "
@@ -360,6 +383,8 @@ def main() -> int:
     print(dict(sorted(ledger.seen.items())))
     learned = f"; learned version {max(killing.versions)}" if killing.versions else ""
     print(f"{killing.decisions} decisions made again from the journal, all the same{learned}")
+    if killing.moved:
+        print(f"servers moved {killing.moved} times, each to one place")
     return 0
 
 

@@ -27,6 +27,12 @@ def test_kills_under_load_lose_and_double_no_outcome_of_a_learner(tmp_path: Path
     assert killing.decisions > 0
 
 
+def test_kills_in_the_middle_of_deals_put_no_server_into_two_sub_pools(tmp_path: Path) -> None:
+    killing = kill_many(tmp_path, kills=10, seed=5, partitions=3)
+    assert len(killing.ledger.done) > 0
+    assert killing.moved > 40
+
+
 def test_the_ledger_finds_an_assignment_that_is_there_twice() -> None:
     ledger = Ledger()
     created = Answered(201, b'{"assignment_id":"p.a1","servers":[{"id":"s"}]}')

@@ -182,6 +182,8 @@ class Dealing:
             orders = [PutPool(settings=declared.settings), Follow(declared=declared)]
             await self._ask_all(places, orders)
             desk.followed = declares
+            if desk.declares != declares:
+                return 0.0
         await self._carry(desk)
         return await self._deal(desk, places) if places else None
 
