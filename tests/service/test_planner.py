@@ -256,6 +256,25 @@ def test_a_stale_plan_is_made_anew_and_put_in_force() -> None:
         until(lambda: client.pool()["degraded"] == "")
 
 
+@pytest.mark.usefixtures("soon")
+def test_tasks_that_come_faster_than_planned_lead_to_one_plan_that_knows() -> None:
+    with service() as client:
+        declare(client, 3, SCORES, replan="active", replan_window=6.4, replan_change=0.5)
+        until(lambda: by_itself(client))
+
+        def drifted() -> Any:
+            client("POST", "/v1/pools/p/assignments", {"task_type": "t"})
+            time.sleep(0.01)
+            return [one for one in by_itself(client) if "drifted" in one["reason"]]
+
+        found = until(drifted)[0]
+        assert found["reason"].startswith("rates drifted: t ")
+        assert found["state"] == "active"
+        made = client.good("GET", f"{PLANS}/{found['id']}")["document"]
+        assert made["arrival_rate"][0] > 2.0  # declared 0.1
+        assert made["arrival_rate"][1] == pytest.approx(0.1)  # too few to say
+
+
 def test_nothing_is_done_by_itself_unless_the_pool_wants_it() -> None:
     with service() as client:
         declare(client, 3, SCORES)
