@@ -18,6 +18,7 @@ from opportune.kernels.allocate import PRIORITY, SAMPLE
 from opportune.kernels.allocate import Task as KernelTask
 from opportune.kernels.live import pick_explained
 from opportune.service.comparing import gain_of
+from opportune.service.contextual import for_task
 from opportune.service.events import Exclusion, Offered, Pick, Reasons
 from opportune.service.exploring import Explored, Place, explore, share_of
 from opportune.service.ordering import routing_of, shadow_of
@@ -40,7 +41,7 @@ class Choice:
 def choose(turn: Turn, task: Task, need: int) -> Choice:
     """Pick ``need`` servers (at least 1) for a task, all or none."""
     state = turn.state
-    routing = routing_of(state)
+    routing = for_task(state, routing_of(state), task)
     asked = [slot.server for slot in task.slots]
     pins = [r for r in task.pins if r not in asked] if task.pins else []
     touched = _lay_mask(state, task, asked)

@@ -54,6 +54,26 @@ def _laid_over(state: State, learned: LearnedDocument, under: Float, values: Arr
     return found
 
 
+def weights_of(state: State) -> Float | None:
+    """(R, p) what was learned of contexts, in the pool's numbering; None where types decide.
+
+    A server that nothing was published of has weights of 0: it is taken for a middling one.
+    """
+    learned, settings = in_force(state), state.settings
+    if learned is None or learned.weight is None or settings is None:
+        return None
+    if learned.features != [one.name for one in settings.learner.features]:
+        return None
+    known = learned.weight.numpy()
+    found = np.zeros((len(state.servers), known.shape[1]))
+    place = {name: r for r, name in enumerate(learned.servers)}
+    for r, server in enumerate(state.servers):
+        own = place.get(server.settings.id)
+        if own is not None:
+            found[r] = known[own]
+    return found
+
+
 def rates_of(state: State) -> list[float | None]:
     """(V,) arrivals per second that count; None where nobody knows."""
     return _by_type(state, "rate")

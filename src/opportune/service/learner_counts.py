@@ -300,12 +300,12 @@ def end(counts: Counts, number: int, time: float) -> None:
 
 
 def scaled(features: tuple[FeatureRange, ...], context: dict[str, Any]) -> list[float]:
-    """(p - 1,) context fields in [-1, 1] over the square root of p, so that ||(1, x)|| is small.
+    """(p,) one and the context fields in [-1, 1], over the square root of p: of norm at most 1.
 
     A field that is missing or no number counts as the middle of its range.
     """
-    found = []
     root = (1.0 + len(features)) ** 0.5
+    found = [1.0 / root]
     for one in features:
         value = context.get(one.name)
         share = 0.5

@@ -1,7 +1,8 @@
 """From a learner's counts to what it publishes: scores, rates, durations.
 
 Implements: ``learned.md`` 1 and 1.3 (ours), as in the simulation: a table of estimates shrunk to
-server and task type, plus posterior deviations of optimism (``learning.shrinkage``); rates and mean
+server and task type, plus posterior deviations of optimism (``learning.shrinkage``), or regressions
+on contexts without optimism (``learner_contexts``); rates and mean
 durations from counts, the load capped (``learning.pace.CAP``). A declared score counts as
 ``prior_strength`` outcomes beside the table, a declared rate as so many arrivals, a declared mean
 duration as so many services.
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from opportune.learning.pace import CAP
 from opportune.learning.shrinkage import anchored, shrink_table
+from opportune.service.learner_contexts import ContextScores, context_scores
 from opportune.service.learner_counts import GRAIN, Counts
 from opportune.service.ordering import permitted
 from opportune.service.resources import Array, LearnedDocument
@@ -46,6 +48,8 @@ class Estimates:
         cap: Factor of the rates in a publication, at most 1.
         load: Busy share of the servers that rates and durations mean.
         low, high: Of an outcome.
+        features: Context fields behind the scores; none: they go by type.
+        weight: (R, p) what they weigh.
     """
 
     task_types: list[str]
@@ -62,6 +66,8 @@ class Estimates:
     load: float
     low: float
     high: float
+    features: list[str]
+    weight: Float | None
 
 
 def estimate(counts: Counts, state: State) -> Estimates:
@@ -88,6 +94,10 @@ def estimate(counts: Counts, state: State) -> Estimates:
     shrunk = shrink_table(table["grains"], table["n"])
     mean, deviation = anchored(shrunk, table["n"], prior, strength)
     score = np.minimum(mean + learner.optimism * deviation, 1.0)
+    contexts: ContextScores | None = None
+    if counts.features:
+        contexts = context_scores(counts, (n_types, n_servers))
+        mean, deviation, score = contexts.mean, contexts.deviation, contexts.mean
     may = permitted(state)
     present = [r for r, server in enumerate(state.servers) if server.present]
 
@@ -112,6 +122,8 @@ def estimate(counts: Counts, state: State) -> Estimates:
         load=load,
         low=low,
         high=learner.high,
+        features=[one.name for one in counts.features],
+        weight=None if contexts is None else contexts.weight[present],
     )
 
 
@@ -178,6 +190,8 @@ def document(found: Estimates, counts: Counts, version: int) -> LearnedDocument:
         deviation=Array.of(found.deviation),
         rate=[None if rate is None else rate * found.cap for rate in found.rate],
         mean_duration=found.mean_duration,
+        features=found.features,
+        weight=None if found.weight is None else Array.of(found.weight),
         outcomes=counts.outcomes,
         basis=counts.basis,
     )

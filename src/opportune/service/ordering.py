@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTables
 from opportune.kernels.live import explained_of
 from opportune.policies.base import EQUAL
-from opportune.service.learned import in_force, scores_of, upper_of
+from opportune.service.learned import in_force, scores_of, upper_of, weights_of
 from opportune.service.resources import PlanDocument, TaskTypeSettings
 from opportune.service.routing import GREEDY, PRIORS, RANDOM, Kept, Routing
 from opportune.service.state import Server, State
@@ -129,9 +129,7 @@ def _made_from(state: State, role: str, chain: Chain) -> tuple[Any, ...]:
         [(plan.id, degraded) for plan, degraded in chain],
         [plan for plan, _ in chain],
         role == ACTIVE and passes_stale(state),
-        None
-        if settings is None
-        else (settings.missing_score, settings.fallback, settings.learner.floor),
+        None if settings is None else (settings.missing_score, settings.fallback, settings.learner),
         state.score_version,
         in_force(state),
         list(state.types),
@@ -217,6 +215,7 @@ def _build(state: State, plans: list[_KnownPlan]) -> Routing:
         degraded=degraded,
         explained=explained_of(n_servers),
         explorable=None if floor <= 0.0 else upper_of(state) >= floor,
+        weight=weights_of(state),
     )
 
 

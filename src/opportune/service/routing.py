@@ -38,6 +38,7 @@ class Routing:
         explained: Where the kernel writes.
         passes_stale: Whether the active plan was passed over because it is stale.
         explorable: (V, R) pairs that exploration may take; None: all that are permitted.
+        weight: (R, p) what contexts weigh where scores go by them; None: by type.
     """
 
     tables: PlanTables
@@ -54,6 +55,7 @@ class Routing:
     explained: Explained
     passes_stale: bool = False
     explorable: NDArray[np.bool_] | None = None
+    weight: Float | None = None
 
 
 class Kept(NamedTuple):
