@@ -227,7 +227,7 @@ def _read_toml(story: Story, block: Block) -> None:
         if "contexts" in data:
             read_queue(data, story.folder, "block")
             return
-        if {"time", "server"} <= set(data):
+        if "time" in data and data.keys() & {"server", "every_outcome"}:
             columns_of(data)
             return
         if not {"match_reward", "duration"} <= set(data):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -80,7 +80,7 @@ def _print_tables(result: Replay) -> None:
 def _print_simulated(result: Replay) -> None:
     first = result.simulated[0].policy
     alone = result.logged is None
-    rows: Sequence[Any] = [
+    rows: Sequence[tuple[str, ...]] = [
         (
             row.policy,
             f"{row.reward:.4f}",
@@ -105,7 +105,8 @@ def _print_simulated(result: Replay) -> None:
         f"- {first}",
         "+/-",
     )
-    print_table(f"{result.fit.log.name}: {result.fit.log.n_tasks} tasks", columns, rows)
+    title = f"{result.fit.log.name}: {result.fit.log.n_tasks} tasks"
+    print_table(title, *_without_log(columns, rows, alone))
     runs = result.comparison.runs
     load = f"the instance fitted to it (load {result.fit.instance.load:.4g})"
     told = "policies are" if alone else "'log' is what really happened; the others are"
@@ -125,7 +126,8 @@ def _print_recorded(result: Recorded) -> None:
         rows.append((row.policy, *_mean(row.reward), f"{row.unserved:.4f}", *beside, *rival))
     first = result.rows[0].policy
     columns = ("policy", "reward/task", "+/-", "unserved", "- log", "+/-", f"- {first}", "+/-")
-    print_table(f"On recorded outcomes: {result.n} tasks", columns, rows)
+    title = f"On recorded outcomes: {result.n} tasks"
+    print_table(title, *_without_log(columns, rows, logged is None))
     print(
         "arrivals, types and durations of the log, outcomes as recorded; intervals 95 % from "
         f"blocks of {counted(result.block, 'task')}"
@@ -144,13 +146,24 @@ def _print_off_policy(result: OffPolicy) -> None:
     columns = ("policy", "IPS", "+/-", "SNIPS", "+/-", "DR", "+/-", "DR - log", "+/-")
     print_table(f"Off-policy: {QUANTITY}", (*columns, "mean weight", "effective"), rows)
     share, clip = result.rules.train, result.rules.clip
-    judged = "made on all tasks" if share == 0 else f"made on the first {share:.0%} of the tasks"
+    judged = (
+        "made on all tasks" if share == 0 else f"made on the first {100 * share:g} % of the tasks"
+    )
     cut = "no weight is cut" if clip is None else f"weights are cut at {clip:g}"
     print(
         f"{result.n} decisions; plans {judged}; {cut}; intervals 95 % from blocks of "
         f"{counted(result.block, 'decision')}"
     )
     print("a policy that is followed makes its own states: the simulation is for that")
+
+
+def _without_log(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], alone: bool
+) -> tuple[list[str], list[list[str]]]:
+    """The table without the difference to a log that names no servers."""
+    place = columns.index("- log")
+    keep = [i for i in range(len(columns)) if not (alone and i in (place, place + 1))]
+    return [columns[i] for i in keep], [[row[i] for i in keep] for row in rows]
 
 
 def _mean(mean: Mean, sign: str = "") -> tuple[str, str]:
