@@ -179,7 +179,7 @@ FIGURES: dict[str, Figure] = {
     ),
     "gap": Figure(
         "Gap of the bound",
-        "% of the bound",
+        "%",
         "How far the bound can at most be above the best value of the linear program.",
         True,
     ),
@@ -202,7 +202,7 @@ FIGURES: dict[str, Figure] = {
         "right prices: what a decision would gain if the shadow took over.",
     ),
     "half_width": Figure(
-        "±",
+        "Half-width",
         "reward/decision",
         "Half of the interval that holds the true mean with a probability of ninety-five percent.",
     ),

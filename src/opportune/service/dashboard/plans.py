@@ -26,10 +26,11 @@ def plans(state: State, pool: PoolBody) -> Html:
     """The active plan, the shadow beside it, and the latest ones of all."""
     bodies = plan_bodies(state)
     active = next((body for body in bodies if body.active), None)
-    parts = [_active(active, pool), _shadow(bodies)]
+    own = [_active(active, pool)]
     if bodies:
-        parts.append(_stored(bodies))
-    return joined(parts)
+        own.append(_stored(bodies))
+    both = [element("div", joined(own)), element("div", _shadow(bodies))]
+    return element("div", joined(both), class_="halves")
 
 
 def _active(body: PlanBody | None, pool: PoolBody) -> Html:
@@ -72,7 +73,15 @@ def _shadow(bodies: list[PlanBody]) -> Html:
         )
     ]
     head = ["Shadow minus active", "gain", "half_width"]
-    parts = [element("h3", "Shadow"), facts(pairs), table("Shadow minus active", head, rows)]
+    compared = element(
+        "div",
+        table("Shadow minus active", head, rows),
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label="Shadow minus active",
+    )
+    parts = [element("h3", "Shadow"), facts(pairs), compared]
     if stay.verdict == WORSE:
         parts.insert(1, note("Worse at both plans' prices: do not activate it.", "warning"))
     return joined(parts)
