@@ -224,7 +224,7 @@ def test_a_fault_of_the_database_is_the_end(
 ) -> None:
     journal = nodes[0]
     token = journal.acquire("a")
-    monkeypatch.setattr(postgres, "INSERT", "SELECT 1 / 0, %s, %s, %s, %s, %s, %s")
+    monkeypatch.setattr(postgres, "INSERT", "SELECT 1 / 0, %s, %s, %s, %s, %b, %s")
     for _ in range(2):
         with pytest.raises(JournalError, match="Mend it"):
             write_at(journal, token, 1, b"1").result(WAIT)

@@ -60,7 +60,7 @@ WHERE (pool, first) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
 """
 INSERT = """
 INSERT INTO frame (pool, first, last, token, data, checksum)
-SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[],
+SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %b::bytea[],
     %s::bigint[])
 """
 ADVANCE = """
