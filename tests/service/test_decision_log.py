@@ -27,8 +27,10 @@ from opportune.service.commands import (
     RemoveServer,
     ReportOutcome,
 )
-from opportune.service.decision_log import columns_file, log_of
+from opportune.service.decision_log import columns_file, decision_log, log_of
+from opportune.service.journal import Append
 from opportune.service.resources import ServerSettings
+from tests.service.journals import JOURNALS
 from tests.service.pools import Pool, pool_of
 from tests.service.serving import Client, declare, service
 
@@ -216,3 +218,19 @@ def test_the_log_is_printed_and_mistakes_are_told(
     assert "Did you mean 'p'?" in capsys.readouterr().err
     assert run(["log", "p", "--database", str(tmp_path / "gone.db")]) == 1
     assert not (tmp_path / "gone.db").exists()
+
+
+@pytest.mark.parametrize("kind", JOURNALS)
+def test_what_the_journal_is_kept_in_changes_nothing(kind: str, tmp_path: Path) -> None:
+    pool = pool_of({"a": [3.0, 2.0]})
+    made = pool.task("a", now=0.0)
+    pool.ok(Complete(assignment=made.assignment_id), 2.0)
+    journal = JOURNALS[kind](tmp_path, None)
+    try:
+        token = journal.acquire("p")
+        records = [events.encode(event) for event in pool.log]
+        journal.append(Append("p", token, 1, records)).result(30)
+        found = decision_log(journal, "p")
+    finally:
+        journal.close()
+    assert [dict(zip(found.columns, row, strict=True)) for row in found.rows] == rows_of(pool)

@@ -154,7 +154,10 @@ def _print_off_policy(result: OffPolicy) -> None:
         f"{result.n} decisions; plans {judged}; {cut}; intervals 95 % from blocks of "
         f"{counted(result.block, 'decision')}"
     )
-    print("a policy that is followed makes its own states: the simulation is for that")
+    print(
+        "a policy that is followed makes its own states, and one that saves servers for later gets "
+        "no credit here: the simulation is for that"
+    )
 
 
 def _without_log(

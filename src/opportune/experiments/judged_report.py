@@ -39,7 +39,8 @@ SHAPES = {"simulated": "circle", "recorded": "square", "off-policy": "diamond"}
 STATES = (
     "Off-policy estimates are about single decisions at the log's own states: the servers that "
     "were busy then. A policy that is followed makes other servers busy, which no estimate from "
-    "the log can see. That is what the simulation is for."
+    "the log can see: one that saves good servers for later gets no credit here, one that takes "
+    "them at once is not charged for it. That is what the simulation is for."
 )
 
 
