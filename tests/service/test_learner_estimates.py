@@ -10,6 +10,7 @@ from opportune.learning.shrinkage import anchored, shrink_table
 from opportune.service.commands import (
     Complete,
     PutLearned,
+    PutPlan,
     PutPool,
     PutServer,
     ReportOutcome,
@@ -20,7 +21,7 @@ from opportune.service.learned import durations_of, rates_of, scores_of
 from opportune.service.learner import plan_request
 from opportune.service.learner_estimates import document, estimate, has_changed, has_grown
 from opportune.service.learner_reading import learning_body, uneven_share
-from opportune.service.planning import instance_of
+from opportune.service.planning import instance_of, plan_pool
 from opportune.service.resources import LearnerSettings, PoolSettings, ServerSettings
 from tests.service.pools import Pool, pool_of
 from tests.service.test_learner import learned_from
@@ -282,3 +283,14 @@ def test_a_pool_that_does_not_learn_says_so() -> None:
     pool = pool_of({"a": [1.0, 0.5]})
     body = learning_body(learned_from(pool.log), pool.state)
     assert (body.mode, body.version, body.warnings) == ("off", 0, [])
+    pool = pool_of({"a": [1.0, 0.5]}, {"a": {"rate": 0.1}})
+    pool.ok(PutPlan(plan=plan_pool(pool.state, "certain"), activate=True))
+    body = learning_body(learned_from(pool.log), pool.state)
+    assert "plan 'certain' is a list without ties" in " ".join(body.warnings)
+    tied = pool_of({"a": [1.0, 1.0]}, {"a": {"rate": 0.1}})
+    tied.ok(PutPlan(plan=plan_pool(tied.state, "tied", "random"), activate=True))
+    assert learning_body(learned_from(tied.log), tied.state).warnings == []
+
+
+def test_a_split_pool_does_not_learn() -> None:
+    assert Pool().refused(PutPool(settings=PoolSettings(learning="on", partitions=2))) == "invalid"

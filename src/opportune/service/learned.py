@@ -98,6 +98,9 @@ def _by_type(state: State, field: str) -> list[float | None]:
 def learner_problem(settings: PoolSettings) -> Problem | None:
     """What is wrong with a pool's settings for learning."""
     learner = settings.learner
+    if settings.learning != "off" and settings.partitions > 1:
+        told = f"{settings.learning!r} with {settings.partitions} partitions"
+        return Problem("learning", told, "off: the parts of a split pool do not learn")
     if not learner.low < learner.high:
         told = f"{learner.low} to {learner.high}"
         return Problem("learner.low", told, "less than learner.high")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincc
 
+from opportune.kernels.allocate import PRIORITY
 from opportune.service.learner_bodies import (
     AbsentBody,
     ExplorationBody,
@@ -50,7 +51,8 @@ def learning_body(counts: Counts, state: State) -> LearningBody:
     absent = served - int(sum(pair.labeled for pair in counts.pairs.values()))
     pending = pending_outcomes(counts, settings.learner.outcome_within)
     support = _support(counts)
-    told = _warnings(counts, found, support) if settings.learning != "off" else []
+    learns = settings.learning != "off"
+    told = _warnings(counts, found, support) if learns else _without_learning(state)
     return LearningBody(
         pool=state.pool,
         mode=settings.learning,
@@ -182,6 +184,17 @@ def _warnings(counts: Counts, found: Estimates, support: SupportBody) -> list[st
     if counts.outside:
         told.append(f"{counts.outside} outcomes do not count: out of range, or of forgotten tasks")
     return told
+
+
+def _without_learning(state: State) -> list[str]:
+    """Nothing is counted, but a plan that is one list picks with certainty."""
+    plan = state.active_plan
+    if plan is None or plan.rule != PRIORITY:
+        return []
+    return [
+        f"no support for evaluation: plan {plan.id!r} is a list without ties, its picks are "
+        "certain; set learning to on and learner.exploration to try other policies on this log"
+    ]
 
 
 def uneven_share(missing: Float, served: Float) -> tuple[int, float, float] | None:
