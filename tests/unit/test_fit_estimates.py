@@ -17,7 +17,6 @@ from opportune.learning.fit.services import (
     rank_statistic,
     thinned,
 )
-from opportune.learning.fit.speed import speed_scores
 from opportune.learning.fit.survival import geometric_mean, kaplan_meier, memoryless_test
 from opportune.model.duration import Deterministic, Empirical, Geometric
 
@@ -353,36 +352,3 @@ def test_many_tests_are_corrected_for_their_number() -> None:
 def test_constant_or_short_series_are_not_tested() -> None:
     assert drift_test("x", np.ones(100)) is None
     assert drift_test("x", np.arange(7.0)) is None
-
-
-# ------------------------------------------------------------------------------------ speed
-
-
-def test_speed_scores_are_the_formula() -> None:
-    task_type, server = np.array([0, 0, 0, 0]), np.array([0, 0, 1, -1])
-    found = speed_scores(task_type, server, np.array([1.0, 3.0, 12.0, 4.0]), (1, 3))
-    mean, expected = 5.0, np.array([2 * 2.0 + 15, 1 * 5 / 12 + 15, 0 + 15]) / np.array([32, 31, 30])
-    assert mean / 2.0 > 2.0  # the first is capped
-    np.testing.assert_allclose(found.mean[0], expected / expected.max())
-    assert found.count.tolist() == [[2.0, 1.0, 0.0]]
-    variation = np.sqrt((0.25 + 0.25 + 0.0) / 3)  # of 1, 3 beside 2 and of 12 beside 12
-    np.testing.assert_allclose(
-        found.sd[0], variation * found.mean[0] / np.sqrt([32.0, 31.0, 30.0]), rtol=1e-12
-    )
-    np.testing.assert_allclose(found.high - found.mean, 1.959964 * found.sd)
-
-
-def test_intervals_of_speeds_hold_the_ratio_of_the_true_means() -> None:
-    """Exponential durations of known means, 400 services a pair: 95 %, but for the prior's pull."""
-    rng = np.random.default_rng(5)
-    true = np.array([1.0, 1.25, 1.6])
-    held = []
-    for _ in range(200):
-        server = np.repeat(np.arange(3), 400)
-        took = rng.exponential(1.0, 1200) * true[server]
-        found = speed_scores(np.zeros(1200, dtype=np.int64), server, took, (1, 3))
-        mean = np.bincount(server, weights=took) / 400
-        unit = (400 * (mean.mean() / mean).max() + 15.0) / 430.0  # what the largest is divided by
-        ratio = (400 * true.mean() / true + 15.0) / 430.0
-        held.append((found.low[0] * unit <= ratio) & (ratio <= found.high[0] * unit))
-    assert 0.93 <= np.mean(held) <= 0.995

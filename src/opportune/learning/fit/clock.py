@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
@@ -19,6 +20,13 @@ DAY_SECONDS = 86_400.0
 """Units of a day where times are dates: then they are counted in seconds."""
 
 
+CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?")
+"""``8:05`` or ``23:59:59.5``; ``24:00:00`` is the end of a day."""
+
+COMPACT = (("%y%m%d", 6), ("%Y%m%d", 8))
+"""Dates written as one number, and how many digits it has."""
+
+
 class Times(NamedTuple):
     """A column of times: values (NaN where empty), which cells could not be read."""
 
@@ -27,10 +35,14 @@ class Times(NamedTuple):
     dated: bool
 
 
-def read_times(cells: Sequence[Any]) -> Times:
+def read_times(cells: Sequence[Any], day: float | None = None) -> Times:
     """Numbers, or seconds since the year 1 (UTC) of dates; a column may not mix the two.
 
     Cells of the kind that is rarer in the column are bad.
+
+    Args:
+        cells: The cells.
+        day: Units in a day, where clocks such as ``8:05:00`` are numbers; None where they are not.
     """
     value = np.full(len(cells), np.nan)
     dated = np.zeros(len(cells), dtype=np.bool_)
@@ -38,7 +50,7 @@ def read_times(cells: Sequence[Any]) -> Times:
     for i, cell in enumerate(cells):
         if is_empty(cell):
             continue
-        plain = number(cell)
+        plain = number(cell) if day is None else _clock(cell, day)
         if plain is not None and not isinstance(cell, bool):
             value[i] = plain
             bad[i] = not math.isfinite(plain)
@@ -53,6 +65,29 @@ def read_times(cells: Sequence[Any]) -> Times:
     bad |= filled & (dated != mostly_dates)
     value[bad] = np.nan
     return Times(value, bad, mostly_dates)
+
+
+def compact_dates(value: Float) -> Float | None:
+    """Days since the year 1 of dates written as ``990801`` or ``19990801``; None if they are not.
+
+    Args:
+        value: (n,) numbers, NaN where there is none. All must be such dates.
+    """
+    known = np.unique(value[~np.isnan(value)])
+    if not len(known) or np.any(known % 1.0 != 0) or known[0] < 0 or known[-1] >= 1e8:
+        return None
+    for pattern, digits in COMPACT:
+        found = {}
+        for one in known:
+            try:
+                found[one] = datetime.strptime(f"{int(one):0{digits}d}", pattern)
+            except ValueError:
+                break
+        if len(found) == len(known) and known[0] >= 10 ** (digits - 2):
+            days = np.array([_seconds(found[one]) / DAY_SECONDS for one in known])
+            whole = np.searchsorted(known, value)
+            return np.where(np.isnan(value), np.nan, days[np.minimum(whole, len(days) - 1)])
+    return None
 
 
 def unclocked(clock: Float, after: Float, day: float, most_wait: float) -> tuple[Float, Bool, Bool]:
@@ -70,6 +105,15 @@ def unclocked(clock: Float, after: Float, day: float, most_wait: float) -> tuple
     early = clock < after
     tomorrow = early & (clock + day - after <= most_wait)
     return np.where(tomorrow, clock + day, clock), tomorrow, early & ~tomorrow
+
+
+def _clock(cell: Any, day: float) -> float | None:
+    """A number, or a clock in units of a day of so many."""
+    match = CLOCK.fullmatch(cell.strip()) if isinstance(cell, str) else None
+    if match is None:
+        return number(cell)
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return ((hours * 60 + minutes) * 60 + seconds) * day / DAY_SECONDS
 
 
 def _moment(cell: Any) -> datetime | None:

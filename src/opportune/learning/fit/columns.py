@@ -19,6 +19,7 @@ server empty). Roles:
 
 Also ``context`` (a list of columns of numbers), ``wait`` (a list of columns whose sum is the time
 from the arrival to the start: starts are checked against it, and taken from it where missing),
+``nobody`` (names in the column of servers that stand for nobody),
 ``every_outcome`` (columns of what each server was, or would have been, worth: a list of servers, or
 ``{server = "column"}``), ``day`` (units of time in a day) and ``leave_out``
 (``{column = ["value", ...]}``: rows that are not tasks at all).
@@ -52,7 +53,7 @@ ROLES = (
 )
 """What a column can hold; a log whose columns have these names needs no map."""
 
-KEYS = (*ROLES, "context", "wait", "every_outcome", "day", "leave_out")
+KEYS = (*ROLES, "context", "wait", "nobody", "every_outcome", "day", "leave_out")
 OTHER_WORDS = {
     "arrival": "time",
     "timestamp": "time",
@@ -77,6 +78,7 @@ class Columns:
         context: Columns of numbers that describe a task.
         every_outcome: Column by server of what it was, or would have been, worth.
         wait: Columns that add up to the time from the arrival to the start of the service.
+        nobody: Names of servers that stand for nobody.
         day: Units of time in a day, None if the log has no days.
         leave_out: Values of a column that mark rows to leave out.
         duration: Duration as in an instance file, where the log has none.
@@ -89,6 +91,7 @@ class Columns:
     duration: object | None = None
     every_outcome: Mapping[str, str] = field(default_factory=dict)
     wait: tuple[str, ...] = ()
+    nobody: tuple[str, ...] = ()
 
     def named(self, header: tuple[str, ...]) -> dict[str, str]:
         """Column by role; the roles among the header's names if no role is given."""
@@ -138,7 +141,7 @@ def columns_of(data: Mapping[str, Any]) -> Columns:
             problems.append(Problem(f"columns.{role}", shorten(value), "the name of a column"))
         else:
             roles[role] = value
-    context, wait = (_names(data, key, problems) for key in ("context", "wait"))
+    context, wait, nobody = (_names(data, key, problems) for key in ("context", "wait", "nobody"))
     every_outcome, wrong = _every_outcome(data.get("every_outcome", []))
     problems += wrong
     leave_out = data.get("leave_out", {})
@@ -174,6 +177,7 @@ def columns_of(data: Mapping[str, Any]) -> Columns:
         own if isinstance(own, (Mapping, list)) else None,
         every_outcome,
         wait,
+        nobody,
     )
 
 
@@ -182,7 +186,8 @@ def _names(data: Mapping[str, Any], key: str, problems: list[Problem]) -> tuple[
     names = data.get(key, [])
     if isinstance(names, (list, tuple)) and _are_names(names):
         return tuple(names)
-    problems.append(Problem(f"columns.{key}", shorten(names), "a list of columns"))
+    told = "a list of names" if key == "nobody" else "a list of columns"
+    problems.append(Problem(f"columns.{key}", shorten(names), told))
     return ()
 
 
@@ -208,7 +213,7 @@ def _pairs(text: str) -> dict[str, Any]:
             raise InputError(
                 Problem("--columns", shorten(pair), "role=column pairs by commas, or a .toml file")
             )
-        if role in ("context", "wait", "every_outcome"):
+        if role in ("context", "wait", "nobody", "every_outcome"):
             found[role] = column.split("+")
         elif role == "day":
             try:

@@ -39,6 +39,8 @@ class Reader:
     sheet: Sheet
     places: Mapping[str, int]
     findings: Findings
+    day: float | None = None
+    """Units in a day where times are clocks, which then may be written as such."""
 
     @property
     def n(self) -> int:
@@ -85,8 +87,11 @@ class Reader:
 
     def times(self, role: str) -> Times:
         """The cells of a role as times, those that cannot be read refused."""
-        found = read_times(self.cells(role))
+        clocks = None if role == "date" else self.day
+        found = read_times(self.cells(role), clocks)
         expected = "a number or an ISO date and time, the same kind in all rows"
+        if clocks is not None:
+            expected = "a number or a clock such as 8:05:30"
         self.findings.refuse(role, "no time", found.bad, (expected, ""))
         self.refuse_large(role, found.value)
         return found

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, Problem
-from opportune.learning.fit.clock import DAY_SECONDS
+from opportune.learning.fit.clock import DAY_SECONDS, compact_dates
 from opportune.learning.fit.columns import Columns
 from opportune.learning.fit.findings import Findings
 from opportune.learning.fit.reader import CONTEXT, RECORDED, WAIT, Reader
-from opportune.learning.fit.starts import Clock, starts, who_served
+from opportune.learning.fit.starts import Clock, ends, starts, who_served
 from opportune.model.tables import Sheet, number
 
 Float = NDArray[np.float64]
@@ -96,9 +96,10 @@ def read_rows(sheet: Sheet, columns: Columns, findings: Findings, too_short: str
     Raises:
         InputError: Naming all columns that are missing.
     """
-    reader = Reader(sheet, _places(sheet, columns), findings)
+    places = _places(sheet, columns)
+    reader = Reader(sheet, places, findings, columns.day if "date" in places else None)
     time, day, offset = _arrival_times(reader, columns)
-    served, server = who_served(reader)
+    served, server = who_served(reader, columns.nobody)
     if "server" not in reader.places:  # every server's outcome is on record, nobody's service
         served = np.ones(reader.n, dtype=np.bool_)
     start = starts(reader, Clock(time, offset, day), served)
@@ -191,6 +192,11 @@ def _arrival_times(reader: Reader, columns: Columns) -> tuple[Float, float | Non
     absent = np.isnan(date.value) & ~date.bad
     reader.findings.refuse("date", "no date", absent, ("the day of the task", ""))
     offset = date.value / DAY_SECONDS if date.dated else date.value
+    compact = None if date.dated else compact_dates(offset)
+    if compact is not None:
+        written = ~np.isnan(offset)
+        reader.findings.note("a date written as one number", written, "read as year, month, day")
+        offset = compact
     outside = ~np.isnan(found.value) & ~((found.value >= 0) & (found.value <= columns.day))
     told = (f"a time of the day, from 0 to {columns.day:g}", "")
     reader.findings.refuse("time", "outside the day", outside, told)
@@ -203,7 +209,7 @@ def _durations(reader: Reader, start: Float, served: Bool, offset: Float) -> tup
         duration = reader.numbers("duration")
         reader.refuse_large("duration", duration)
     elif "end" in reader.places:
-        end = reader.times("end").value + offset
+        end = ends(reader, start, offset)
         duration = end - start
     else:
         return np.full(reader.n, np.nan), np.ones(reader.n, dtype=np.bool_)

@@ -5,10 +5,12 @@ server r with mean duration m_vr, m_v the mean of the type; a pair never seen ge
 formula is that of the data-backed instance ``bank-v1``. It values speed, which is not what a
 service is worth: whoever uses it says so.
 
-How sure it is: a mean of n durations has the relative error c / sqrt(n), c the coefficient of
-variation within the pairs of the type, and so has the ratio (delta method); the prior counts as 30
-services, so s_vr has the standard deviation c s_vr / sqrt(n + 30). Approximate; the largest score,
-by which all are divided, is taken as it is: it is the unit.
+How sure it is: with a = n / (n + 30) the score is off the true ratio by a times the error of the
+measured one, and by 1 - a times the distance of the true ratio from one half. A mean of n durations
+has the relative error c / sqrt(n), c the coefficient of variation within the pairs of the type, and
+so has the ratio (delta method); the distance from one half is taken to be what it is, in the root
+of the mean square, among pairs seen often. Approximate. The largest score, by which all are
+divided, is taken as it is: it is the unit.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ FASTEST = 2.0
 
 PRIOR_WEIGHT, PRIOR = 30.0, 0.5
 """The prior counts as so many services with this ratio."""
+
+OFTEN = 10
+"""Services of a pair that say how far ratios lie from the prior."""
 
 NORMAL = 1.959964
 """Standard deviations of a 95 % interval."""
@@ -73,14 +78,23 @@ def speed_scores(task_type: Int, server: Int, duration: Float, shape: tuple[int,
     own = np.divide(total, count, out=np.zeros(shape), where=count > 0)
     whole = np.broadcast_to(mean[:, None], shape)
     ratio = np.divide(whole, own, out=np.full(shape, FASTEST), where=own * FASTEST > whole)
-    score = count * np.minimum(ratio, FASTEST) + PRIOR_WEIGHT * PRIOR
+    capped = np.minimum(ratio, FASTEST)
+    score = count * capped + PRIOR_WEIGHT * PRIOR
     score = score / (count + PRIOR_WEIGHT)
     variation = _variation(task_type[known], duration[known], own.ravel()[place], n_types)
-    sd = variation[:, None] * score / np.sqrt(count + PRIOR_WEIGHT)
+    own_share = count / (count + PRIOR_WEIGHT)
+    measured = own_share * variation[:, None] * capped / np.sqrt(np.maximum(count, 1.0))
+    sd = np.hypot(measured, (1.0 - own_share) * _distance(capped, count))
     low = np.maximum(score - NORMAL * sd, 0.0)
     high = np.minimum(score + NORMAL * sd, FASTEST)
     best = score.max()
     return Speeds(score / best, sd / best, low / best, high / best, count)
+
+
+def _distance(ratio: Float, count: Float) -> float:
+    """Root mean square distance of ratios from the prior, of pairs seen often; else the prior."""
+    often = count >= OFTEN
+    return float(np.sqrt(((ratio[often] - PRIOR) ** 2).mean())) if often.any() else PRIOR
 
 
 def _variation(task_type: Int, duration: Float, mean: Float, n_types: int) -> Float:

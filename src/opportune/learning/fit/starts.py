@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.learning.fit.clock import unclocked
+from opportune.learning.fit.clock import read_times, unclocked
 from opportune.learning.fit.reader import WAIT, Reader
 
 Float = NDArray[np.float64]
@@ -22,6 +22,11 @@ MOST_WAIT = 0.125
 a day after it; else it is a mistake."""
 
 
+LONGEST = 0.5
+"""An end that the clock shows before the start is the next day's if the service took no longer than
+this share of a day."""
+
+
 class Clock(NamedTuple):
     """Arrivals, and how clocks of the same row become times."""
 
@@ -30,13 +35,23 @@ class Clock(NamedTuple):
     day: float | None  # units of a day, None without days
 
 
-def who_served(reader: Reader) -> tuple[Bool, list[str]]:
-    """(n,) whether somebody served the task in this row, and who."""
+def who_served(reader: Reader, nobody: tuple[str, ...]) -> tuple[Bool, list[str]]:
+    """(n,) whether somebody served the task in this row, and who.
+
+    Args:
+        reader: The cells.
+        nobody: Names that stand for nobody.
+    """
     server = reader.names("server") or [""] * reader.n
+    none = np.array([name in nobody for name in server], dtype=np.bool_)
+    reader.findings.note(
+        f"the server is {' or '.join(nobody)}", none, "taken for nobody, whatever else the row says"
+    )
+    server = ["" if name in nobody else name for name in server]
     named = np.array([bool(name) for name in server], dtype=np.bool_)
     if "start" not in reader.places:
         return named, server
-    served = reader.filled("start")
+    served = reader.filled("start") & ~none
     reader.findings.note(
         "a server is named but no service began", named & ~served, "counted as not served"
     )
@@ -80,6 +95,24 @@ def starts(reader: Reader, clock: Clock, served: Bool) -> Float:
         "the start is used, not the wait",
     )
     return np.where(served & np.isnan(start), due, start)
+
+
+def ends(reader: Reader, start: Float, offset: Float) -> Float:
+    """(n,) when each service ended, NaN where unknown; clocks of the next day are told."""
+    end = reader.times("end").value + offset
+    if reader.day is None:
+        return end
+    began = read_times(reader.cells("start"), reader.day).value
+    unset = (end < start) & (end == offset) & (began == 0)
+    reader.findings.note(
+        "the service began and ended at 0 o'clock, before it can have begun",
+        unset,
+        "taken for clocks that were not set: it took no time",
+    )
+    end = np.where(unset, start, end)
+    end, tomorrow, _ = unclocked(end, start, reader.day, LONGEST * reader.day)
+    reader.findings.note("the service ended after midnight", tomorrow, "taken for the next day")
+    return end
 
 
 def _due(reader: Reader, time: Float) -> tuple[Float, Float]:
