@@ -151,3 +151,20 @@ def test_the_page_shows_all_ways_side_by_side(tmp_path: Path) -> None:
     alone = ["--columns", "time=time,duration=duration,every_outcome=x+y"]
     assert run(["replay", str(log), *alone, *quick, "--report", str(page)]) == 0
     assert "earns most in the simulation: " in page.read_text(encoding="utf-8")
+
+
+def test_tasks_of_several_servers_are_not_judged_off_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{9 * i},t{i},{r},3,{i % 2},0.5" for i in range(60) for r in "xy"]
+    log = write_log(tmp_path / "log.csv", "time,task,server,duration,outcome,propensity", *rows)
+    quick = ["--policies", "greedy", "--steps", "2000", "--replications", "2"]
+    page = tmp_path / "replay.html"
+    assert run(["replay", str(log), *quick]) == 0
+    told = capsys.readouterr()
+    assert "off-policy estimates leave out 120 services of tasks with several servers" in told.err
+    assert "no decision of the log can judge a policy off-policy" in told.err
+    assert "Off-policy:" not in told.out
+    pytest.importorskip("vl_convert")
+    assert run(["replay", str(log), *quick, "--report", str(page)]) == 0
+    assert "side-by-side" not in page.read_text(encoding="utf-8")

@@ -73,7 +73,7 @@ def _print_tables(result: Replay) -> None:
     _print_simulated(result)
     if result.recorded is not None:
         _print_recorded(result.recorded)
-    if result.off_policy is not None:
+    if result.off_policy is not None and result.off_policy.n:
         _print_off_policy(result.off_policy)
 
 

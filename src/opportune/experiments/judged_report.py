@@ -56,13 +56,14 @@ def judged_sections(result: Replay, shown: list[Chart]) -> list[Html]:
         result: The replay.
         shown: Charts of the page; those of the sections are added.
     """
-    if result.off_policy is None and result.recorded is None:
+    off = result.off_policy
+    if result.recorded is None and (off is None or not off.n):
         return []
     parts = [*report_sections.figures([side_by_side(result)], shown)]
     if result.recorded is not None:
         parts.append(_recorded_table(result.recorded))
-    if result.off_policy is not None:
-        parts += [_off_policy_table(result.off_policy), _support_table(result.off_policy)]
+    if off is not None and off.n:
+        parts += [_off_policy_table(off), _support_table(off)]
         parts.append(page.element("p", STATES))
     intro = (
         "Three ways to ask, as far as the log holds what they need. Plans that are judged by its "

@@ -118,6 +118,7 @@ def off_policy(fit: Fit, made: Trained, rules: JudgeRules) -> OffPolicy | None:
         told = ", ".join(others)
         cautions.append(f"{told}: decides by groups or states of servers, not judged off-policy")
     if not decisions.n:
+        cautions.append("no decision of the log can judge a policy off-policy")
         return OffPolicy((), block_mean(decisions.outcome), 0, every.source, 1, rules, (*cautions,))
     taken = (decisions.server, decisions.propensity, decisions.outcome)
     guess = made.guess[decisions.task]
