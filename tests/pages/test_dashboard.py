@@ -197,6 +197,24 @@ def test_keyboard_alone_reads_what_a_number_means(served: Served, open_page: Ope
     page.locator("#tip").wait_for(state="hidden")
 
 
+def test_a_tab_in_the_background_lets_go(
+    served: Served, api: httpx.Client, open_page: OpenPage
+) -> None:
+    page = shown(open_page(f"{served.url}/dashboard/desk"))
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
+    tell = "document.dispatchEvent(new Event('visibilitychange'))"
+    ended: list[str] = []
+    page.on("requestfailed", lambda one: ended.append(one.url))
+    page.evaluate(hide % "true" + tell)
+    made = assign(api, "desk", "chat")
+    page.wait_for_timeout(1_500)
+    assert [one for one in ended if "/events?" in one]
+    assert page.locator(f"[data-decision='{made['decision_id']}']").count() == 0
+    page.evaluate(hide % "false" + tell)
+    page.locator(f"[data-decision='{made['decision_id']}']").wait_for()
+    api.post(f"/v1/assignments/{made['assignment_id']}:decline").raise_for_status()
+
+
 def test_a_page_can_be_held_still(served: Served, api: httpx.Client, open_page: OpenPage) -> None:
     page = shown(open_page(f"{served.url}/dashboard/desk"))
     page.locator("#pause").click()

@@ -31,6 +31,10 @@ def test_an_empty_pool(served: Served, open_page: OpenPage) -> None:
 def test_a_pool_that_is_not_there(served: Served, open_page: OpenPage) -> None:
     page = open_page(f"{served.url}/dashboard/nowhere", allowed="404")
     page.locator("#banner", has_text="there is no pool 'nowhere'").wait_for()
+    with httpx.Client(base_url=served.url, timeout=60.0) as client:
+        declare(client, "nowhere", ["s0"], {"t": [1.0]})
+    shown(page)
+    assert page.locator("#banner").is_hidden()
 
 
 def test_a_queue(served: Served, api: httpx.Client, open_page: OpenPage) -> None:
@@ -78,15 +82,18 @@ def test_with_keys_the_page_asks_for_one(own: Served, open_page: OpenPage, tmp_p
             client.post("/v1/pools/p/assignments", json={"task_type": "t"}).raise_for_status()
     (database,) = tmp_path.glob("*.db")
     keys = KeyFile(key_file_beside(database))
-    reader, admin = keys.create(["read"]), keys.create(["admin"])
+    reader, admin, decider = (keys.create([one]) for one in ("read", "admin", "decide"))
     own.kill()
     own.start()
-    page = open_page(f"{own.url}/dashboard/p", allowed="401")
+    page = open_page(f"{own.url}/dashboard/p", allowed="the server responded with a status of 40")
     page.locator("#ask").wait_for()
     assert page.locator("#board").is_hidden()
     page.fill("#key", "opp_nobody_knows")
     page.keyboard.press("Enter")
     page.locator("#key-told", has_text="does not know this key").wait_for()
+    page.fill("#key", decider)
+    page.keyboard.press("Enter")
+    page.locator("#key-told", has_text="needs the scope 'read'").wait_for()
     page.fill("#key", reader)
     page.keyboard.press("Enter")
     shown(page)

@@ -19,6 +19,7 @@ let next = 0; // not before this time
 let timer = null;
 let stream = null; // ends it
 let tries = 0;
+let start = null; // begins anew
 
 // ---------------------------------------------------------------------------- what is shown
 
@@ -78,13 +79,18 @@ async function refresh() {
   if (busy || document.hidden || paused) return;
   busy = true;
   dirty = false;
+  const known = cursor;
   try {
     const view = await ask(`/v1/pools/${encodeURIComponent(pool)}/view?${query()}`);
     next = Date.now() + view.every * 1000;
     show(view);
+    if (view.cursor < known) {
+      cursor = view.cursor; // another journal under the same name: its events begin anew
+      connect();
+    }
   } catch (error) {
     next = Date.now() + 2_000;
-    if (error instanceof Refused) refuse(error);
+    if (error instanceof Refused) return refuse(error);
   } finally {
     busy = false;
   }
@@ -95,7 +101,6 @@ function show(view) {
   seen = view;
   prices = view.prices;
   cursor = Math.max(cursor, view.cursor);
-  if (view.cursor < cursor - 1_000_000) cursor = view.cursor;
   only("board");
   at("waiting-section").hidden = view.mode !== "queue";
   for (const [name, html] of Object.entries(view.parts)) swap(name, html);
@@ -111,19 +116,26 @@ function later(wait) {
 
 function refuse(error) {
   stream?.abort();
-  if (error.status === 401) {
-    at("key-told").textContent = key.get() ? "The node does not know this key." : "";
+  if (error.status === 401 || (error.status === 403 && key.get())) {
+    const unknown = key.get() ? "The node does not know this key." : "";
+    at("key-told").textContent = error.status === 403 ? `${error.message}.` : unknown;
     key.forget();
     live("off", "Not connected");
     only("ask");
     at("key").focus();
   } else if (error.status === 429) {
-    banner("The node answers this key no faster: the page shows less often what happens.");
-    next = Date.now() + 10_000;
+    banner("The node answers this key no faster. The page waits.");
+    beginLater(10_000);
   } else {
     live("off", "Not connected");
-    banner(error.message);
+    banner(`The node says: ${error.message}.`);
+    beginLater(5_000);
   }
+}
+
+function beginLater(wait) {
+  clearTimeout(start);
+  start = setTimeout(begin, wait);
 }
 
 // ------------------------------------------------------------------------------ the events
@@ -192,9 +204,9 @@ async function begin() {
   } catch (error) {
     if (error instanceof Refused) return refuse(error);
     banner("The node does not answer. Trying again.");
-    return setTimeout(begin, 2_000);
+    return beginLater(2_000);
   }
-  banner("");
+  if (!pool) banner("");
   document.title = pool ? `${pool} · Opportune` : "Opportune";
   at("title").textContent = pool || "Pools";
   at("pools").hidden = !found.length;
@@ -203,7 +215,7 @@ async function begin() {
   at("pool").value = pool;
   if (pool) {
     await refresh();
-    return connect();
+    return seen ? connect() : undefined;
   }
   live("on", "Connected");
   only("choose");
@@ -244,9 +256,10 @@ at("pause").addEventListener("click", () => {
   } else connect();
 });
 document.addEventListener("visibilitychange", () => {
-  if (!pool || !seen || paused) return;
+  if (!pool || paused) return;
   if (document.hidden) stream?.abort();
-  else connect();
+  else if (seen) connect();
+  else begin();
 });
 at("windows").addEventListener("change", () => later(0));
 at("wanted").addEventListener("change", () => later(0));

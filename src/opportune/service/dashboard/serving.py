@@ -7,12 +7,14 @@ The page and its files hold nothing of a pool and need no key. What fills it nee
 from __future__ import annotations
 
 import asyncio
+import gzip
 from typing import Annotated, Any
 
 from litestar import Response, get
 from litestar.params import QueryParameter
 from litestar.response import Redirect
 
+from opportune.errors import OpportuneError
 from opportune.service import reading
 from opportune.service.answers import DecisionBody
 from opportune.service.api.answering import AnyRequest, Segment, call_of, respond
@@ -49,7 +51,7 @@ async def page_file(request: AnyRequest, name: Segment) -> Response[Any]:
         RefusalError: If there is none of the name.
     """
     if name == pages.BUNDLE:
-        return _sent(await asyncio.to_thread(pages.bundle))
+        return _sent(await asyncio.to_thread(_library))
     found = pages.file(name)
     if found is None:
         raise refusal("not-found", f"the page has no file {name!r}")
@@ -79,7 +81,11 @@ async def view(
     owner = call.node.owner(named(pool))
     question = Question(window, wanted, find, prices)
     seen = await dashboards.view(owner, call.node.journal, question)
-    return respond(Reply(200, encode_json(seen)))
+    body = encode_json(seen)
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return respond(Reply(200, body))
+    packed = await asyncio.to_thread(gzip.compress, body, 1)  # to a tenth
+    return respond(Reply(200, packed, {"content-encoding": "gzip", "vary": "accept-encoding"}))
 
 
 @get("/v1/pools/{pool:str}/view/{decision:str}", opt=READ, include_in_schema=False)
@@ -99,6 +105,18 @@ async def why(request: AnyRequest, pool: Segment, decision: Segment) -> Response
         raise refusal("not-found", f"pool {where!r} has no decision {name!r} (any more)")
     shown = {"title": body.decision_id, "html": str(explained(body, call.sees_all))}
     return respond(Reply(200, encode_json(shown)))
+
+
+def _library() -> pages.Page:
+    """The chart library.
+
+    Raises:
+        RefusalError: If it cannot be made; the page then shows tables only.
+    """
+    try:
+        return pages.bundle()
+    except OpportuneError as error:
+        raise refusal("unavailable", str(error)) from error
 
 
 def _sent(found: pages.Page) -> Response[Any]:
