@@ -211,7 +211,7 @@ async def by_the_clock(
         for i, (at, v, duration) in enumerate(tasks(instance, key, horizon)):
             await asyncio.sleep(max(start + at * step - time.monotonic(), 0.0))
             task = commands.CreateTask(task_type=instance.task_types[v], external_id=f"t{i}")
-            place = place_of(node, WHOLE, task, None)
+            place = place_of(node, WHOLE, task.external_id, None)
             reply = await node.owner(place).ask(task)
             counts = at >= run.warm_up
             found.arrived += counts

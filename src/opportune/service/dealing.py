@@ -147,7 +147,7 @@ def cards_of(state: State) -> Cards:
 def hands(cards: Cards, number: int, partitions: int) -> dict[Name, PoolId]:
     """Deal ``number``: the place of every server of a whole; in any thread.
 
-    A pure function of the key (by the pool's name), the number and the servers: whoever computes it gets the
+    A pure function of key (by the pool's name), number and servers: whoever computes it gets the
     same. Equal servers go to the sub-pools in turn, so each gets as many of each kind, to within
     one. With one partition every server goes to the whole itself.
     """

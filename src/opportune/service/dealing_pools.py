@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
 
 import msgspec
 
 from opportune.service.answers import PoolBody, ServerBody, TaskBody
-from opportune.service.commands import CreateTask, RankRequest
+from opportune.service.commands import RankRequest
 from opportune.service.dealing import LONGEST_WHOLE, sub_pools, whole_of
+from opportune.service.dealing_orders import Look
 from opportune.service.node import Node
-from opportune.service.problems import RefusalError, refusal
-from opportune.service.reading import absent_bodies, pool_body, server_bodies, waiting_tasks
+from opportune.service.problems import refusal
+from opportune.service.reading import absent_bodies, server_bodies
 from opportune.service.resources import PoolSettings
 from opportune.service.state import State
+
+NEW_TASK = re.compile(rb"/v1/pools/([a-z0-9_-]+)/(?:assignments|tasks)")
 
 SETTLE_SECONDS = 5.0
 """Seconds that a change waits at most for the sub-pools to follow."""
@@ -48,50 +51,77 @@ def check_declares(node: Node, pool: str) -> None:
 
 def places_of(node: Node, pool: str) -> list[str]:
     """The pool itself, and the sub-pools that it was ever split into."""
-    deal = node.owner(pool).state.deal
-    return [pool, *sub_pools(pool, deal.most)]
+    state = node.owner(pool).state
+    if state.settings is None or state.settings.part_of is not None:
+        return [pool]
+    return [pool, *sub_pools(pool, state.deal.most)]
 
 
-def place_of(node: Node, pool: str, command: CreateTask, key: str | None) -> str:
+def place_of(node: Node, pool: str, external: str | None, key: str | None) -> str:
     """The pool that decides a new task.
 
     A task with an external id, or else an idempotency key, goes to a sub-pool by that name: sent
     again it comes to the same one. If the number of sub-pools has changed in between, it is looked
-    for where it was first; all others go round.
+    for where it was first, as far as these sub-pools are on this node; all others go round.
     """
-    deal = node.owner(pool).state.deal
-    if deal.most < 2:
+    state = node.owner(pool).state
+    deal, settings = state.deal, state.settings
+    if deal.most < 2 or settings is None or settings.part_of is not None:
         return pool
-    named = command.external_id if command.external_id is not None else key
-    place = node.dealing.place(deal, pool, None if named is None else named.encode())
-    if command.external_id is not None:
+    named = external if external is not None else key
+    if external is not None:
         for other in places_of(node, pool):
             owner = node.owners.get(other)
-            if owner is not None and command.external_id in owner.state.external:
+            if owner is not None and external in owner.state.external:
                 return other
-    return place
+    return node.dealing.place(deal, pool, None if named is None else named.encode())
 
 
-def place_of_server(node: Node, pool: str, server: str) -> str:
+class _Named(msgspec.Struct):
+    """The part of a new task that says where it goes."""
+
+    external_id: str | None = None
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+def path_of(node: Node, path: bytes, body: bytes, key: str | None) -> bytes:
+    """The path of a new task: that of the sub-pool it goes to, if its pool is split.
+
+    Among several nodes, on the owner of the whole; the request is then sent on to the sub-pool's.
+    """
+    found = NEW_TASK.fullmatch(path)
+    if found is None:
+        return path
+    pool = found[1].decode("ascii")
+    owner = node.owners.get(pool)
+    if owner is None or owner.state.deal.most < 2 or owner.state.settings is None:
+        return path
+    try:
+        external = _NAMED.decode(body).external_id
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return path  # whoever handles it says what is wrong
+    place = place_of(node, pool, external, key)
+    return b"/v1/pools/" + place.encode() + path[found.end(1) :]
+
+
+async def place_of_server(node: Node, pool: str, server: str) -> str:
     """The pool that a server is in now; the whole while it is on its way."""
     for place in places_of(node, pool)[1:]:
-        owner = node.owners.get(place)
-        r = None if owner is None else owner.state.server_index.get(server)
-        if owner is not None and r is not None and owner.state.servers[r].here:
+        if await node.orders.look(place, Look(what="has", server=server)):
             return place
     return pool
 
 
 async def whole_body(node: Node, pool: str, now: float) -> PoolBody | None:
     """A pool at a glance, with all its sub-pools."""
-    bodies = [
-        await node.owner(place).read(lambda state: pool_body(state, now))
-        for place in places_of(node, pool)
-    ]
-    whole = bodies[0]
+    look = Look(what="pool", now=now)
+    bodies = [await node.orders.look(place, look) for place in places_of(node, pool)]
+    whole: PoolBody | None = bodies[0]
     if whole is None or len(bodies) == 1:
         return whole
-    found = [body for body in bodies if body is not None]
+    found: list[PoolBody] = [body for body in bodies if body is not None]
     counts: Counter[str] = Counter()
     for body in found:
         counts.update(body.counts)
@@ -115,7 +145,7 @@ async def whole_servers(node: Node, pool: str) -> list[ServerBody]:
     """All servers of a pool, each as the sub-pool has it that it is in."""
     found = {}
     for place in places_of(node, pool):
-        for body in await node.owner(place).read(server_bodies):
+        for body in await node.orders.look(place, Look(what="servers")):
             found[body.settings.id] = body
 
     def all_of_them(state: State) -> list[ServerBody]:
@@ -131,27 +161,14 @@ async def whole_waiting(node: Node, pool: str, limit: int) -> list[TaskBody]:
     """Tasks that wait, sub-pool by sub-pool: each has a queue of its own."""
     found: list[TaskBody] = []
     for place in places_of(node, pool):
-        found += await node.owner(place).read(lambda state: waiting_tasks(state, limit))
+        found += await node.orders.look(place, Look(what="waiting", limit=limit))
     return found[:limit]
 
 
-def with_candidates(node: Node, pool: str, request: RankRequest) -> RankRequest:
+async def with_candidates(node: Node, pool: str, request: RankRequest) -> RankRequest:
     """A request for a ranking of whoever is free, with their names."""
-    places = places_of(node, pool)
-    if request.candidates is not None or len(places) == 1:
+    if request.candidates is not None or len(places_of(node, pool)) == 1:
         return request
-    return msgspec.structs.replace(request, candidates=_free(node, places, request.task_type))
-
-
-def _free(node: Node, places: Sequence[str], task_type: str) -> list[str]:
-    found = []
-    for place in places:
-        try:
-            state = node.owner(place).state
-        except RefusalError:
-            continue
-        if task_type in state.type_index:
-            found += [
-                server.settings.id for r, server in enumerate(state.servers) if state.closed[r] == 0
-            ]
-    return found
+    servers = await whole_servers(node, pool)
+    free = [body.settings.id for body in servers if body.state == "free"]
+    return msgspec.structs.replace(request, candidates=free)

@@ -15,9 +15,10 @@ from opportune.service import engine
 from opportune.service.answers import Answer
 from opportune.service.cluster import Cluster
 from opportune.service.cluster_metrics import ClusterMetrics
+from opportune.service.commands import Command
 from opportune.service.condition_metrics import ConditionMetrics
-from opportune.service.commands import Command, PutPool
 from opportune.service.dealing_node import Dealing
+from opportune.service.dealing_orders import Orders
 from opportune.service.idempotency import KeyMemory
 from opportune.service.journal import WATCH, Journal
 from opportune.service.keys import KeyFile, Keys
@@ -31,7 +32,7 @@ from opportune.service.pending import Tenure
 from opportune.service.planner import Planner
 from opportune.service.postgres import PostgresJournal
 from opportune.service.postgres_keys import PostgresKeys
-from opportune.service.problems import RefusalError, Reply, moved, refusal
+from opportune.service.problems import RefusalError, moved, refusal
 from opportune.service.resources import PlanDocument, PoolId
 from opportune.service.settings import ServiceSettings
 from opportune.service.sqlite import SqliteJournal
@@ -91,7 +92,8 @@ class Node:
         self.planner = Planner()
         self.learners = Learners(self)
         self.metrics.registry.register(LearnerMetrics(self.learners.known))
-        self.dealing = Dealing(self.ask)
+        self.orders = Orders(self)
+        self.dealing = Dealing(self.orders.ask)
         self.companions: list[Companion] = [self.planner, self.learners, self.dealing]
         self.ready = False
         self.keys: Keys | None = None
@@ -180,15 +182,6 @@ class Node:
     def _decided(self, pool: str, command: Command, answer: Answer, seconds: float) -> None:
         self.metrics.decided(pool, command, answer, seconds)
         self.dealing.decided(pool, answer)
-
-    async def ask(self, pool: str, command: Command) -> Reply:
-        """Let the owner of a pool carry out a command of the service itself.
-
-        Raises:
-            RefusalError: If there is no such pool.
-        """
-        owner = self.owner_or_new(pool) if isinstance(command, PutPool) else self.owner(pool)
-        return await owner.ask(command)
 
     def adopt(self, owner: PoolOwner) -> None:
         """Serve a pool from now on."""

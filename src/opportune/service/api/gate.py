@@ -24,6 +24,8 @@ from opportune.errors import Problem
 from opportune.service.api.calls import Call, refused
 from opportune.service.api.hot import hot_handler
 from opportune.service.api.relay import FORWARDED, Relay
+from opportune.service.dealing_orders import ORDERS
+from opportune.service.dealing_pools import path_of
 from opportune.service.keys import LOCAL, Caller
 from opportune.service.node import Node
 from opportune.service.problems import RefusalError, Reply, problem, refusal
@@ -45,7 +47,7 @@ ACTION = re.compile(
     r"|activate|rollback|shadow|unshadow)"
 )
 
-BULKY = re.compile(rb"/v1/pools/[^/]+/(scores|plans(/[^/]+)?|servers|task-types)")
+BULKY = re.compile(rb"/v1/pools/[^/]+/(scores|plans(/[^/]+)?|servers|task-types|orders)")
 
 SCORES = re.compile(rb"/v1/pools/[^/]+/scores")
 
@@ -89,7 +91,7 @@ class Gate:
         forwarded = self._forwarded_by(headers)
         call = Call(
             self._node,
-            LOCAL if OPEN.fullmatch(path) else self._caller(headers),
+            self._caller(headers, path, forwarded is not None),
             self._target(scope, path),
             (scope.get("client") or ("",))[0] if forwarded is None else forwarded,
             _text(headers.get(b"idempotency-key")),
@@ -111,6 +113,11 @@ class Gate:
         body = None
         if length or b"transfer-encoding" in headers:
             body = await _body(receive, limit)
+        if scope["method"] == "POST" and body is not None:
+            place = path_of(self._node, path, body, call.key)
+            if place != path:  # the owner of a split pool sends the task on to a sub-pool
+                path, call.forwarded = place, False
+                call.target = self._target(scope, path)
         await self._relay(scope, path, call, body, (receive, send))
 
     def _limit(self, path: bytes) -> int:
@@ -123,7 +130,8 @@ class Gate:
     ) -> None:
         """Handle a request on this node."""
         limit = self._limit(path)
-        handler = hot_handler(path) if self._shortcut and scope["method"] == "POST" else None
+        busy = self._shortcut or ORDERS.fullmatch(path)
+        handler = hot_handler(path) if busy and scope["method"] == "POST" else None
         if scope["method"] in ("POST", "PUT") and not SCORES.fullmatch(path):
             _check_media_type(_headers(scope))
         if handler is not None:
@@ -178,12 +186,16 @@ class Gate:
         method: str = scope["method"]
         return method.encode() + b" " + path + (b"?" + query if query else b"")
 
-    def _caller(self, headers: dict[bytes, bytes]) -> Caller:
-        """Who asks.
+    def _caller(self, headers: dict[bytes, bytes], path: bytes, forwarded: bool) -> Caller:
+        """Who asks; nodes need no key for their orders.
 
         Raises:
             RefusalError: If a key is needed and not there or not valid.
         """
+        if ORDERS.fullmatch(path) and not forwarded:  # it must not be sent on either
+            raise refusal("not-found", "there is no such path")
+        if OPEN.fullmatch(path) or ORDERS.fullmatch(path):
+            return LOCAL
         keys = self._node.keys
         if keys is not None:
             keys.look_again(time.monotonic())

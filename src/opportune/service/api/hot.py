@@ -16,9 +16,10 @@ import msgspec
 from opportune.service import commands
 from opportune.service.api.bodies import DoneBody, LeaseBody, ReasonBody
 from opportune.service.api.calls import Call, carry_out, decoded, named, pool_in
+from opportune.service.dealing_orders import ORDERS
 from opportune.service.dealing_pools import place_of, with_candidates
 from opportune.service.engine import rank
-from opportune.service.problems import Reply, reply_of
+from opportune.service.problems import Reply, refusal, reply_of
 
 TRANSITIONS = ("accept", "decline", "complete", "fail", "release", "heartbeat")
 """What may be said of an assignment."""
@@ -40,7 +41,11 @@ def hot_handler(path: bytes) -> Callable[[Call, bytes], Awaitable[Reply]] | None
     """What answers a POST to a path; None leaves it to the ordinary handlers."""
     found = PATH.fullmatch(path)
     if found is None:
-        return None
+        order = ORDERS.fullmatch(path)
+        if order is None:
+            return None
+        place = named(order[1].decode())
+        return lambda call, body: obey_order(call, place, body)
     pool, _, ranking, assignment, verb, _ = found.groups()
     if verb is not None:
         return lambda call, body: transition(call, named(assignment.decode()), verb.decode(), body)
@@ -51,6 +56,17 @@ def hot_handler(path: bytes) -> Callable[[Call, bytes], Awaitable[Reply]] | None
     return report_outcome
 
 
+async def obey_order(call: Call, pool: str, body: bytes) -> Reply:
+    """What another node orders.
+
+    Raises:
+        RefusalError: If it is no other node, or the pool is not here.
+    """
+    if not call.forwarded:
+        raise refusal("not-found", "there is no such path")
+    return await call.node.orders.obey(pool, body)
+
+
 async def create_task(call: Call, pool: str, body: bytes) -> Reply:
     """A task, decided on now.
 
@@ -59,7 +75,8 @@ async def create_task(call: Call, pool: str, body: bytes) -> Reply:
     """
     call.allow("decide")
     command = decoded(body, _TASK)
-    return await carry_out(call, place_of(call.node, pool, command, call.key), command, body)
+    place = place_of(call.node, pool, command.external_id, call.key)
+    return await carry_out(call, place, command, body)
 
 
 async def transition(call: Call, assignment: str, verb: str, body: bytes) -> Reply:
@@ -106,7 +123,7 @@ async def rank_candidates(call: Call, pool: str, body: bytes) -> Reply:
         RefusalError: If the caller may not, or the body or the pool is wrong.
     """
     call.allow("decide")
-    request = with_candidates(call.node, pool, decoded(body, _RANK))
+    request = await with_candidates(call.node, pool, decoded(body, _RANK))
     owner = call.node.owner(pool)
     now = owner.now()
     return reply_of(rank(owner.state, request, now, owner.draws()), now)

@@ -28,6 +28,7 @@ from opportune.service.api.answering import (
 )
 from opportune.service.api.bodies import AuditBody, Done, NewPool, NewScores, PoolList
 from opportune.service.api.calls import look, named
+from opportune.service.dealing import whole_of
 from opportune.service.dealing_pools import (
     SETTLE_SECONDS,
     check_declares,
@@ -52,9 +53,8 @@ MOST = 100_000
 async def list_pools(request: AnyRequest) -> PoolList:
     """The pools."""
     node = call_of(request).node
-    here = {pool: owner.state.settings for pool, owner in node.owners.items()}
-    parts = {pool for pool, own in here.items() if own is not None and own.part_of is not None}
-    return PoolList([pool for pool in await node.pool_names() if pool not in parts])
+    names = await node.pool_names()
+    return PoolList([pool for pool in names if whole_of(pool) not in names])
 
 
 @post("/v1/pools", opt=reads(ADMIN, NewPool), responses={**problems("conflict", "invalid")})
@@ -125,7 +125,7 @@ async def get_server(request: AnyRequest, pool: Segment, server: Segment) -> Res
     return respond(
         await look(
             call,
-            place_of_server(call.node, named(pool), name),
+            await place_of_server(call.node, named(pool), name),
             lambda state: reading.server_body(state, name),
             f"server {name!r}",
         )
@@ -168,7 +168,7 @@ async def server_heartbeat(
 ) -> Response[ServerBody]:
     """A server is alive."""
     name = named(server)
-    place = place_of_server(call_of(request).node, named(pool), name)
+    place = await place_of_server(call_of(request).node, named(pool), name)
     return await carried_out(request, place, commands.ServerHeartbeat(server=name))
 
 
@@ -183,7 +183,7 @@ async def clear_quarantine(
 ) -> Response[ServerBody]:
     """Let a server out of quarantine before its time."""
     name = named(server)
-    place = place_of_server(call_of(request).node, named(pool), name)
+    place = await place_of_server(call_of(request).node, named(pool), name)
     return await administered(request, place, commands.ClearQuarantine(server=name))
 
 
