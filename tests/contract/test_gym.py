@@ -184,6 +184,16 @@ def test_seeds_and_their_lists() -> None:
     assert again.reset(seed=5)[0]["task_type"] == first["task_type"][0]
 
 
+@pytest.mark.parametrize("name", ["Loss", "Queue"])
+def test_all_options_have_a_default(name: str) -> None:
+    """Also flattened, as many libraries want it."""
+    env = gymnasium.wrappers.FlattenObservation(gymnasium.make(f"opportune/{name}-v0"))
+    observed, _ = env.reset(seed=1)
+    assert observed.ndim == 1
+    envs = gymnasium.make_vec(f"opportune/{name}-v0", num_envs=2)
+    assert envs.reset(seed=1)[1]["action_mask"].shape[0] == 2
+
+
 def test_bad_input_is_told() -> None:
     world = opportune.load_instance("priority-v1", load=0.7)
     for options, told in (

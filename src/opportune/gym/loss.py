@@ -61,6 +61,9 @@ STEPS = 10_000
 
 MOST_ENVS = 1_000_000
 
+EXAMPLE, EXAMPLE_LOAD = "specialist-v1", 0.7
+"""The instance, and its load, if nothing else is said."""
+
 
 class LossSystem:
     """N replications of the loss system.
@@ -194,7 +197,8 @@ class LossEnv(SystemEnv):
 
     Args:
         instance: A catalog id, an instance file or an instance.
-        load: Multiplies all arrival rates so that the load is this; None leaves them.
+        load: Multiplies all arrival rates so that the load is this; None leaves them (and is 0.7
+            for the default instance).
         steps: Steps of an episode.
 
     Raises:
@@ -203,7 +207,7 @@ class LossEnv(SystemEnv):
 
     def __init__(
         self,
-        instance: str | Path | LossInstance = "specialist-v1",
+        instance: str | Path | LossInstance = EXAMPLE,
         load: float | None = None,
         steps: int = STEPS,
     ) -> None:
@@ -221,7 +225,8 @@ class LossVectorEnv(SystemVectorEnv):
     Args:
         num_envs: How many.
         instance: A catalog id, an instance file or an instance.
-        load: Multiplies all arrival rates so that the load is this; None leaves them.
+        load: Multiplies all arrival rates so that the load is this; None leaves them (and is 0.7
+            for the default instance).
         steps: Steps of an episode.
 
     Raises:
@@ -231,7 +236,7 @@ class LossVectorEnv(SystemVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        instance: str | Path | LossInstance = "specialist-v1",
+        instance: str | Path | LossInstance = EXAMPLE,
         load: float | None = None,
         steps: int = STEPS,
     ) -> None:
@@ -246,4 +251,6 @@ class LossVectorEnv(SystemVectorEnv):
 def _loaded(instance: str | Path | LossInstance, load: float | None) -> LossInstance:
     if isinstance(instance, LossInstance):
         return instance if load is None else instance.with_load(load)
+    if instance == EXAMPLE and load is None:
+        load = EXAMPLE_LOAD
     return load_instance(instance, load)
