@@ -68,6 +68,7 @@ async def loaded(address: Address) -> tuple[Load, dict[str, int], dict[str, int]
     connection = await address.connect()
     answered = await connection.send(address.request("GET", BASE))
     connection.close()
+    await asyncio.sleep(0)  # let transports close
     pool = msgspec.json.decode(answered.body)
     assert (pool["tasks_open"], pool["slots_open"], pool["capacity_mismatch"]) == (0, 0, 0)
     return load, done, pool["counts"]

@@ -89,7 +89,7 @@ class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         replan: What the service does by itself when arrival rates, scores, servers or durations
             have changed, or the plan is stale: ``off`` nothing, ``shadow`` a new plan that decides
             beside the active one, ``active`` a new plan that is put in force.
-        replan_window: Seconds over which arrivals are counted.
+        replan_window: Seconds over which arrivals are counted, at least 1.
         replan_change: Least relative change of the load, the scores or a mean duration that is
             worth a new plan.
         missing_score: What a pair without a score means once its type has scores.
@@ -120,7 +120,7 @@ class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     plan_max_age: PositiveSeconds = 86_400.0
     fallback: tuple[Literal["stale", "priors", "scores"], ...] = ("stale", "priors", "scores")
     replan: Literal["off", "shadow", "active"] = "off"
-    replan_window: PositiveSeconds = 3_600.0
+    replan_window: Annotated[float, Meta(ge=1.0, le=1e9)] = 3_600.0
     replan_change: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.1
     missing_score: Literal["forbid", "zero"] = "forbid"
     context: list[Name] = []
