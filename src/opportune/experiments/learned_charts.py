@@ -41,6 +41,9 @@ TOP = 110
 NAMES = alt.Axis(ticks=False, domain=False, labelLimit=220, minExtent=150, labelColor=INK)
 """An axis of long names only."""
 
+LONG_NAME = 18
+"""Letters of a name beyond which three do not fit beside each other."""
+
 NEAR = 95
 """Percent of the ceiling at which a line is drawn."""
 
@@ -153,7 +156,8 @@ def _task_axis(kind: str) -> alt.X:
 
 def _color(names: Sequence[str], legend: bool = True) -> alt.Color:
     scale = alt.Scale(domain=list(names), range=[color_of(one) for one in names])
-    key = alt.Legend(title=None, orient="bottom", columns=3) if legend else None
+    columns = 2 if max(map(len, names)) > LONG_NAME else 3
+    key = alt.Legend(title=None, orient="bottom", columns=columns) if legend else None
     return alt.Color("policy:N", scale=scale, sort=None, legend=key, title=None)
 
 
