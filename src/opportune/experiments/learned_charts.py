@@ -157,7 +157,8 @@ def _task_axis(kind: str) -> alt.X:
 def _color(names: Sequence[str], legend: bool = True) -> alt.Color:
     scale = alt.Scale(domain=list(names), range=[color_of(one) for one in names])
     columns = 2 if max(map(len, names)) > LONG_NAME else 3
-    key = alt.Legend(title=None, orient="bottom", columns=columns) if legend else None
+    below = alt.Legend(title=None, orient="bottom", columns=columns, columnPadding=28)
+    key = below if legend else None
     return alt.Color("policy:N", scale=scale, sort=None, legend=key, title=None)
 
 
