@@ -244,7 +244,7 @@ SERVICE = 0.5
 def measure(effort: Effort, say: Say) -> Report:
     """All rows of the section."""
     rows: list[Row] = []
-    steps, replications = effort.choose(40_000, 500), effort.n_rounds(4, 1)
+    steps, replications = effort.choose(20_000, 500), effort.n_rounds(4, 1)
     left_out = []
     for name, redeal in CASES:
         try:
@@ -258,7 +258,7 @@ def measure(effort: Effort, say: Say) -> Report:
                 say(f"hot-pools: {name}, {m} sub-pools")
                 rows += _stepped(case, m, (steps, replications))
     case = Case(_instance(CLOCKED), round(float(_instance(CLOCKED).pair_mean.max())))
-    for m in (1, 2, 4, 8):
+    for m in (1, 2, 4, 8)[: effort.choose(4, 1)]:
         say(f"hot-pools: {m} sub-pools by the clock")
         rows += _clocked(case, m, effort.choose(2_000, 100))
     notes = (
