@@ -154,6 +154,7 @@ def test_a_sub_pool_takes_no_declarations() -> None:
         client.bad(422, "invalid", "PUT", "/v1/pools/q--1", {})
         client.bad(422, "invalid", "PUT", "/v1/pools/q", {"part_of": "p"})
         client.bad(422, "invalid", "PUT", f"/v1/pools/{'q' * 60}", {"partitions": 2})
+        client.bad(422, "invalid", "PUT", "/v1/pools/q", {"partitions": 2, "replan": "active"})
 
 
 def test_tasks_that_wait_are_listed_and_ranked_over_all(tmp_path: Path) -> None:

@@ -27,11 +27,14 @@ def check_split(pool: str, settings: PoolSettings) -> None:
     """Check what a caller wants a pool to be.
 
     Raises:
-        RefusalError: If it would be, or look like, a sub-pool, or its name is too long to split.
+        RefusalError: If it would be, or look like, a sub-pool, or cannot be split so.
     """
     if settings.part_of is not None or whole_of(pool) is not None:
         told = f"{pool!r} is the name of a sub-pool, which the service makes by itself"
         raise refusal("invalid", f"{told}: set partitions of the pool, and choose another name")
+    if settings.partitions > 1 and settings.replan != "off":
+        told = "a split pool does not replan by itself: its sub-pools count their own arrivals"
+        raise refusal("invalid", f"{told}; set replan to off, and ask for plans")
     if settings.partitions > 1 and len(pool) > LONGEST_WHOLE:
         raise refusal("invalid", f"a split pool has a name of at most {LONGEST_WHOLE} characters")
 
