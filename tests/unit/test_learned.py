@@ -284,6 +284,10 @@ def test_a_forced_share_has_a_row_of_its_own_and_a_price() -> None:
     told = [one for one in claims(result) if "forced share of 0.2" in one]  # type: ignore[arg-type]
     assert len(told) == 2
     assert "+forced" not in told[0].split("costs")[1]
+    price, half = result.forced_price("lag-learned")  # type: ignore[attr-defined]
+    assert price == pytest.approx(result.row("lag-learned").reward - row.reward)  # type: ignore[attr-defined]
+    assert 0 < half < price
+    assert f"{price:+.2f} +/- {half:.2f} per 100 tasks over the whole run" in "".join(told)
 
 
 def test_a_width_ends_the_forced_share() -> None:

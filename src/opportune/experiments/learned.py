@@ -161,6 +161,20 @@ class LearnedComparison:
         )
         return _gain(self.runs, self.names, (policy, other), known)
 
+    def forced_price(self, name: str) -> tuple[float, float]:
+        """What a forced share costs over the whole run: reward per 100 tasks, 95 % half width.
+
+        Args:
+            name: Id of the policy without it.
+
+        Raises:
+            InputError: If it was not run, or not with a forced share.
+        """
+        own, forced = self._place(name), self._place(name + FORCED)
+        reward = 100.0 * self.runs.reward[:, :, -1] / self.tasks
+        lost = reward[:, own] - reward[:, forced]
+        return float(lost.mean()), half_width(lost)
+
     def windows(self) -> tuple[Int, Float]:
         """(W + 1,) edges, and (p, W) mean reward over replications as a share of the ceiling's."""
         edges = self.runs.grid[np.isin(self.runs.grid, window_edges(self.tasks))]

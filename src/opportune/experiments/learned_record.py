@@ -79,10 +79,11 @@ def claims(result: LearnedComparison) -> list[str]:
             told.append(_claim(gain, truth))
     for name in result.names:
         if name.endswith(FORCED):
-            price = result.gain(name.removesuffix(FORCED), name)
+            late = result.gain(name.removesuffix(FORCED), name)
             told.append(
-                f"the forced share of {result.settings.forced.share:g} costs "
-                f"{price.policy} {_interval(price)} per 100 tasks in the second half"
+                f"the forced share of {result.settings.forced.share:g} costs {late.policy} "
+                f"{_signed(*result.forced_price(late.policy))} per 100 tasks over the whole run, "
+                f"{_interval(late)} in the second half"
             )
     return told
 
@@ -104,5 +105,9 @@ def _claim(gain: Gain, truth: Gain) -> str:
 
 
 def _interval(gain: Gain) -> str:
-    width = "no interval" if not math.isfinite(gain.half_width) else f"+/- {gain.half_width:.2f}"
-    return f"{gain.difference:+.2f} {width}"
+    return _signed(gain.difference, gain.half_width)
+
+
+def _signed(value: float, half: float) -> str:
+    width = "no interval" if not math.isfinite(half) else f"+/- {half:.2f}"
+    return f"{round(value, 2) + 0.0:+.2f} {width}"
