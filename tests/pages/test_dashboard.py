@@ -197,6 +197,22 @@ def test_keyboard_alone_reads_what_a_number_means(served: Served, open_page: Ope
     page.locator("#tip").wait_for(state="hidden")
 
 
+def test_without_the_chart_library_the_tables_remain(
+    served: Served, api: httpx.Client, open_page: OpenPage
+) -> None:
+    page = open_page("about:blank", allowed="charts are not drawn")
+    page.route("**/vega.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    page.goto(f"{served.url}/dashboard/desk")
+    page.locator("#heat-chart", has_text="its numbers are in the table").wait_for()
+    open_all(page)
+    assert page.locator("[data-part=prices-table] data.number").count() > 10
+    page.unroute("**/vega.js")
+    made = assign(api, "desk", "chat")
+    page.locator("#heat-chart canvas").wait_for()
+    assert "could not be drawn" not in page.locator("main").inner_text()
+    api.post(f"/v1/assignments/{made['assignment_id']}:decline").raise_for_status()
+
+
 def test_a_tab_in_the_background_lets_go(
     served: Served, api: httpx.Client, open_page: OpenPage
 ) -> None:

@@ -7,6 +7,7 @@ const rows = new Map(); // name of the chart: its rows, which may come before th
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let specs = null;
 let library = null;
+let failed = false; // whether what was to be drawn last is still to be drawn
 const at = (id) => document.getElementById(id);
 
 function load() {
@@ -79,9 +80,13 @@ export function draw(charts) {
     try {
       for (const name of names) rows.set(name, charts[name]);
       await load();
-      for (const name of names) await put(name);
+      const due = failed ? [...rows.keys()] : names;
+      failed = false;
+      for (const name of due) await put(name);
     } catch (error) {
-      console.warn("charts are not drawn", error);
+      if (!failed) console.warn("charts are not drawn", error);
+      failed = true;
+      library = null; // asked for again with the next view
       for (const name of names) {
         at(name).textContent = "This chart could not be drawn; its numbers are in the table.";
       }
