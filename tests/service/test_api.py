@@ -250,7 +250,7 @@ def test_a_problem_names_the_field(shortcut: bool) -> None:
     with service(shortcut=shortcut) as client:
         declare(client)
         told = client.bad(422, "invalid", "POST", CREATE, {"task_type": "t", "k": 0})
-        assert told["problems"] == [{"field": "k", "value": "", "expected": "Expected `int` >= 1"}]
+        assert told["problems"] == [{"field": "k", "value": "0", "expected": "`int` >= 1"}]
         wrong = [{"id": "a"}, {"id": "b", "capacity": -1}]
         told = client.bad(422, "invalid", "PUT", "/v1/pools/p/servers", wrong)
         assert told["problems"][0]["field"] == "[1].capacity"

@@ -39,7 +39,7 @@ def test_more_servers_than_there_are_is_refused_when_asked_for() -> None:
 
 @pytest.mark.parametrize("k", ["0", "-1", "2.5", '"R"', '"inf"', "1e999", "true"])
 def test_a_number_of_servers_that_is_none_is_refused_when_read(k: str) -> None:
-    text = f'{{"type":"CreateTask","task_type":"a","k":{k}}}'
+    text = f'{{"command":"CreateTask","task_type":"a","k":{k}}}'
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text, type=AnyCommand)
 
@@ -47,18 +47,18 @@ def test_a_number_of_servers_that_is_none_is_refused_when_read(k: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"type":"PutServer","settings":{"id":"s","capacity":"inf"}}',
-        '{"type":"PutServer","settings":{"id":"s","capacity":0}}',
-        '{"type":"PutServer","settings":{"id":"s","capacity":1.5}}',
-        '{"type":"PutTaskType","settings":{"id":"a","mean_duration":"3"}}',
-        '{"type":"PutTaskType","settings":{"id":"a","mean_duration":0}}',
-        '{"type":"PutTaskType","settings":{"id":"a","mean_duration":-3}}',
-        '{"type":"PutTaskType","settings":{"id":"a","rate":"0,1"}}',
-        '{"type":"PutTaskType","settings":{"id":"a","rate":-1}}',
-        '{"type":"PutPool","settings":{"lease":"1h"}}',
-        '{"type":"PutPool","settings":{"wrap_up":-1}}',
-        '{"type":"PutPool","settings":{"wrap_up":NaN}}',
-        '{"type":"CreateTask","task_type":"a","start_within":1e999}',
+        '{"command":"PutServer","settings":{"id":"s","capacity":"inf"}}',
+        '{"command":"PutServer","settings":{"id":"s","capacity":0}}',
+        '{"command":"PutServer","settings":{"id":"s","capacity":1.5}}',
+        '{"command":"PutTaskType","settings":{"id":"a","mean_duration":"3"}}',
+        '{"command":"PutTaskType","settings":{"id":"a","mean_duration":0}}',
+        '{"command":"PutTaskType","settings":{"id":"a","mean_duration":-3}}',
+        '{"command":"PutTaskType","settings":{"id":"a","rate":"0,1"}}',
+        '{"command":"PutTaskType","settings":{"id":"a","rate":-1}}',
+        '{"command":"PutPool","settings":{"lease":"1h"}}',
+        '{"command":"PutPool","settings":{"wrap_up":-1}}',
+        '{"command":"PutPool","settings":{"wrap_up":NaN}}',
+        '{"command":"CreateTask","task_type":"a","start_within":1e999}',
     ],
 )
 def test_numbers_given_as_text_or_out_of_range_are_refused_when_read(text: str) -> None:
@@ -255,7 +255,7 @@ def test_unusual_names_survive_a_restart_with_tasks_in_service() -> None:
     pool = Pool()
     for name in ("1", "Zoë", "(1, 2)", "a b"):
         pool.ok(PutServer(settings=ServerSettings(id=name)))
-    text = '{"type":"PutServer","settings":{"id":1}}'
+    text = '{"command":"PutServer","settings":{"id":1}}'
     with pytest.raises(msgspec.ValidationError):  # 1 and "1" are not taken for one another
         msgspec.json.decode(text, type=AnyCommand)
     whole = pool_of({"a": [3, 2, 1, 0.5, 0.5, 0.25]}, k=2)

@@ -32,7 +32,9 @@ Priority = Annotated[float, Meta(ge=-1e100, le=1e100)]
 Value = Annotated[float, Meta(ge=-1e100, le=1e100)]
 
 
-class Command(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag=True):
+class Command(
+    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag=True, tag_field="command"
+):
     """Base of all commands."""
 
 

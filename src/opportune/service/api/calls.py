@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from opportune.errors import Problem
+from opportune.service.api.faults import fault_in
 from opportune.service.commands import ClearQuarantine, Command, PutPool
 from opportune.service.dealing_pools import SETTLE_SECONDS, check_declares, check_split
 from opportune.service.idempotency import KEY_LENGTH, Ticket, ticket
@@ -154,9 +154,8 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        told, _, place = str(error).partition(" - at `$")
-        wrong = Problem(place.strip("`.") or "body", "", told)
-        raise refusal("invalid", str(error), [wrong]) from error
+        wrong = fault_in(body, decoder.type, error)
+        raise refusal("invalid", str(wrong), [wrong]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refusal("malformed", str(error)) from error
 

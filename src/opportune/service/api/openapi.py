@@ -83,10 +83,10 @@ def _kind(body: Any) -> tuple[Any, bool]:
 
 def _untag(name: str, component: dict[str, Any]) -> None:
     """Leave out the tag of a command: it is in the path."""
-    tag = component.get("properties", {}).get("type", {})
+    tag = component.get("properties", {}).get("command", {})
     if tag.get("enum") == [name]:
-        del component["properties"]["type"]
-        component["required"] = [one for one in component.get("required", []) if one != "type"]
+        del component["properties"]["command"]
+        component["required"] = [one for one in component.get("required", []) if one != "command"]
 
 
 def _portable(value: Any) -> Any:

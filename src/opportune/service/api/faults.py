@@ -1,0 +1,94 @@
+"""What is wrong in a request's body: the field, its value, and what would have been right."""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from typing import Any, cast
+
+import msgspec
+
+from opportune.errors import Problem, shorten
+from opportune.model.spelling import near
+
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(.+)`$", re.DOTALL)
+
+
+def fault_in(body: bytes, kind: object, error: msgspec.ValidationError) -> Problem:
+    """The one thing that is wrong in a body, told so that a caller can mend it.
+
+    Args:
+        body: The body, which is JSON.
+        kind: The type that it should have.
+        error: What msgspec says of it.
+    """
+    told, _, place = str(error).partition(" - at `$")
+    steps = _STEP.findall(place)
+    field = place.rstrip("`").lstrip(".")
+    if unknown := _UNKNOWN.match(told):
+        name = unknown[1]
+        known = _fields(kind, steps)
+        ends = [one for one in known if one.endswith(f"_{name}")]
+        meant = ends[0] if len(ends) == 1 else near(name, known)
+        return Problem(
+            f"{field}.{name}" if field else name,
+            _shown(_document(body), [*steps, (name, "", "")]),
+            f"one of the fields {', '.join(known)}" if known else "no such field",
+            f"write {meant}" if meant else "leave it out",
+        )
+    wanted = told.removeprefix("Expected ")
+    return Problem(field or "body", _shown(_document(body), steps), wanted)
+
+
+def _document(body: bytes) -> Any:
+    """The body without a type; None if it is no whole document."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _shown(value: Any, steps: list[tuple[str, str, str]]) -> str:
+    """The value at a place of a document, shortened; empty where it cannot be told."""
+    if value is None:
+        return ""
+    for name, position, _ in steps:
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and position and int(position) < len(value):
+            value = value[int(position)]
+        else:
+            return ""
+    return shorten(value)
+
+
+def _fields(kind: object, steps: list[tuple[str, str, str]]) -> list[str]:
+    """The names that may stand at a place of a document of some type."""
+    for name, _, _ in steps:
+        parts = [one for one in _members(kind) if _is_struct(one)]
+        if name and parts:
+            hints = typing.get_type_hints(parts[0])
+            kind = hints.get(name)
+        else:  # an item of a list, a value of an object
+            held = [one for part in _members(kind) for one in typing.get_args(part)]
+            kind = held[-1] if held else None
+    return [
+        field.encode_name
+        for part in _members(kind)
+        if _is_struct(part)
+        for field in msgspec.structs.fields(cast(type[msgspec.Struct], part))
+    ]
+
+
+def _members(kind: object) -> list[object]:
+    """A type's members, if it is a union; otherwise itself."""
+    plain = typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind
+    if typing.get_origin(plain) in (typing.Union, types.UnionType):
+        return [inner for one in typing.get_args(plain) for inner in _members(one)]
+    return [plain]
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
