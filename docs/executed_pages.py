@@ -276,6 +276,7 @@ def _run_command(
     shown: bool,
 ) -> None:
     line, words, expected = command
+    words = [story.live.expanded(word) for word in words]
     if words[0] in ELSEWHERE or "humble" in line:  # a policy that the reader has yet to write
         return
     short = SHORT.items() if words[0] in RUNNING and not shown else ()

@@ -1,13 +1,14 @@
 """The lines of a page that talk to a live service: start it, ask it with curl, kill it.
 
-- ``opportune serve ... &`` starts a service on a free port, whatever port the line says;
+- ``opportune serve ... &`` starts a service on a free port, whatever port the line says; a page may
+  start several, on ports of 8080 to 8089, and ``$DATABASE`` is a PostgreSQL that is empty at first;
 - ``curl ...`` sends the request and prints the answer (``-X``, ``-H``, ``--json``,
   ``--data-binary @FILE``, ``-i``; ``| python3 -m json.tool`` prints it in lines);
-- ``kill %1`` and ``kill -9 %1`` end it;
+- ``kill %1`` and ``kill -9 %1`` end it, ``%2`` is the second one that was started;
 - a ``python`` block finds it at the address that the page names, ``opportune plans`` and
   ``opportune explain`` by themselves.
 
-The service that a page leaves running is ended with the page.
+What a page leaves running is ended with the page.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HERE = "127.0.0.1:8080"
+from page_database import VARIABLE, empty_database
+
+HERE = re.compile(r"127\.0\.0\.1:(808\d)")
 """Where a page's service listens, as the page writes it."""
 
 URL = "OPPORTUNE_URL"
@@ -41,11 +44,18 @@ def is_live(line: str) -> bool:
 
 
 class LiveService:
-    """The service of a page."""
+    """The services of a page."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._address = ""
+        self._started: list[subprocess.Popen[str]] = []
+        self._addresses: dict[str, str] = {}
+        self._database = ""
+
+    def expanded(self, word: str) -> str:
+        """A word of a command with the page's database in it."""
+        if VARIABLE in word:
+            self._database = self._database or empty_database()
+        return word.replace(VARIABLE, self._database)
 
     def run(self, line: str, folder: Path) -> str:
         """Run a line; what it prints.
@@ -57,35 +67,46 @@ class LiveService:
             self._start(shlex.split(line.rstrip().rstrip("&"))[1:], folder)
             return ""
         if line.startswith("kill "):
-            self.stop(kill="-9" in line.split())
+            words = line.split()
+            number = next((int(word[1:]) for word in words if word.startswith("%")), 1)
+            self._end(self._started[number - 1], "-9" in words)
             return ""
         return self._curl(line, folder)
 
     def _start(self, words: list[str], folder: Path) -> None:
+        words, port = [self.expanded(word) for word in words], "8080"
         if "--port" in words:
-            words[words.index("--port") + 1] = "0"
+            at = words.index("--port") + 1
+            port, words[at] = words[at], "0"
         else:
             words += ["--port", "0"]
         command = [sys.executable, "-m", "opportune", *words]
-        self._process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+        self._started.append(process)
         said = []
-        for line in self._process.stderr or ():
+        for line in process.stderr or ():
             said.append(line)
             if MARK in line:
-                self._address = line.split(MARK)[1].split()[0]
+                self._addresses[port] = line.split(MARK)[1].split()[0]
                 return
         raise ValueError("the service did not start: " + "".join(said))
 
     def placed(self, text: str) -> str:
-        """Python of the page, with the address where the service really listens."""
-        return text.replace(HERE, self._address) if self._address else text
+        """Text of the page, with the addresses where its services really listen."""
+        return HERE.sub(lambda match: self._addresses.get(match[1], match[0]), text)
+
+    def _told(self, text: str) -> str:
+        """What a service says, with the addresses that the page has for them."""
+        for port, address in self._addresses.items():
+            text = text.replace(address, f"127.0.0.1:{port}")
+        return text
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
         """While it lasts, commands that talk to a service find the page's."""
         before = os.environ.get(URL)
-        if self._address:
-            os.environ[URL] = f"http://{self._address}"
+        if "8080" in self._addresses:
+            os.environ[URL] = f"http://{self._addresses['8080']}"
         try:
             yield
         finally:
@@ -93,11 +114,16 @@ class LiveService:
             if before is not None:
                 os.environ[URL] = before
 
-    def stop(self, kill: bool = False) -> None:
-        """End it, well or at once."""
-        process, self._process = self._process, None
-        if process is not None:
+    def stop(self) -> None:
+        """End what runs."""
+        for process in self._started:
+            self._end(process, kill=False)
+
+    def _end(self, process: subprocess.Popen[str], kill: bool) -> None:
+        """End a service, well or at once."""
+        if process.poll() is None:
             process.kill() if kill else process.terminate()
+        if process.stderr is not None and not process.stderr.closed:
             process.communicate()
 
     def _curl(self, line: str, folder: Path) -> str:
@@ -119,7 +145,7 @@ class LiveService:
             elif word == "-i":
                 head = True
             elif word.startswith("http"):
-                url = word.replace(HERE, self._address)
+                url = self.placed(word)
             elif word not in ("-s", "-sS"):
                 raise ValueError(f"served_pages knows no curl {word}")
         method = method or ("GET" if body is None else "POST")
@@ -133,4 +159,4 @@ class LiveService:
             raise ValueError(f"{url}: {error}") from error
         if in_lines:
             text = json.dumps(json.loads(text), indent=4)
-        return (f"HTTP/1.1 {status}\n\n" if head else "") + text.replace(self._address, HERE) + "\n"
+        return (f"HTTP/1.1 {status}\n\n" if head else "") + self._told(text) + "\n"
