@@ -22,6 +22,7 @@ class Target:
     Attributes:
         folder: Where its database is.
         address: Where it listens.
+        pid: Its process.
         memory: Its largest resident memory in bytes, known at the end where the system tells it.
 
     Raises:
@@ -32,6 +33,7 @@ class Target:
         self._temporary = tempfile.TemporaryDirectory(prefix="opportune-stress-")
         self.folder = Path(self._temporary.name)
         self.address = ""
+        self.pid = 0
         self.memory: int | None = None
         self._process: subprocess.Popen[str] | None = None
 
@@ -39,6 +41,7 @@ class Target:
         command = [sys.executable, "-m", "opportune", "serve", "--port", "0", "--log", "error"]
         command += ["--database", str(self.folder / "stress.db")]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.pid = self._process.pid
         said = []
         for line in self._process.stderr or ():
             said.append(line)
