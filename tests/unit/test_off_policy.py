@@ -17,7 +17,8 @@ from opportune.experiments.settings import Settings
 from opportune.kernels.chances import fill_chances
 from opportune.learning.evaluation.decisions import decisions_of
 from opportune.learning.evaluation.estimates import Estimates, block_mean, estimate
-from opportune.learning.fit.instance import fit_log
+from opportune.learning.fit.columns import columns_of
+from opportune.learning.fit.instance import FitSettings, fit_log
 from opportune.learning.fit.log import read_log
 from tests import naive_evaluation as naive
 from tests.fit_logs import write_log
@@ -223,3 +224,28 @@ def test_bad_rules_and_columns(tmp_path: Path) -> None:
     path = write_log(tmp_path / "log.csv", "time,server,duration,free", "1,x,2,y;z", "3,y,2,y")
     with pytest.raises(InputError, match="the server was not free"):
         read_log(path)
+
+
+def test_guesses_go_by_context_where_scores_do(tmp_path: Path) -> None:
+    """Server x is good for large numbers, y for small ones: one type, two kinds of tasks."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for i in range(600):
+        x, server = float(rng.normal()), "xy"[int(rng.random() < 0.5)]
+        good = 1.0 / (1.0 + np.exp(-3.0 * x * (1 if server == "x" else -1)))
+        rows.append(f"{9 * i},{server},3,{int(rng.random() < good)},0.5,x;y,{x!r}")
+    header = "time,server,duration,outcome,propensity,free,size"
+    path = write_log(tmp_path / "log.csv", header, *rows)
+    roles = {name: name for name in header.split(",")[:-1]} | {"context": ["size"]}
+    fit = fit_log(read_log(path, columns_of(roles)), FitSettings(types=1, model="server"))
+    made = trained(fit, SETTINGS, 0.5)
+    assert fit.log.context is not None
+    size = fit.log.context[:, 0]
+    assert made.guess[size > 1, 0].min() > 0.6 > 0.4 > made.guess[size > 1, 1].max()
+    table = replace(made, guess=np.tile(made.instance.match_reward, (600, 1)))
+    found, plain = (off_policy(fit, one, JudgeRules()) for one in (made, table))
+    assert found is not None
+    assert plain is not None
+    own, other = found.rows[2].estimates, plain.rows[2].estimates  # the policy random
+    assert own.dr.value == pytest.approx(other.dr.value, abs=2 * other.dr.half_width)
+    assert own.dr.half_width < other.dr.half_width
