@@ -16,7 +16,7 @@ from opportune.service.dashboard.course import course
 from opportune.service.dashboard.figures import FIGURES, name_of, number, percent, plain
 from opportune.service.dashboard.heat import MOST_COLUMNS, MOST_TYPES, heat
 from opportune.service.dashboard.history import CONFLICTS, PINNED, WINDOWS, Bin, History
-from opportune.service.dashboard.present import states_of
+from opportune.service.dashboard.present import servers_of
 from opportune.service.dashboard.theory import blocking, bound_reasons
 from opportune.service.events import TaskCreated, encode
 from opportune.service.journal import Append
@@ -219,7 +219,7 @@ def test_servers_are_in_one_state_each() -> None:
     pool.ok(Complete(assignment=made[0]))
     pool.ok(PutServer(settings=ServerSettings(id="s4", drain=True)))
     pool.ok(PutServer(settings=ServerSettings(id="s5", available=False)))
-    found = list(states_of(pool.state).values())
+    found = [one.state for one in servers_of(pool.state)]
     assert found == ["wrapping", "busy", "offered", "free", "drained", "away"]
 
 
@@ -365,3 +365,22 @@ def test_a_bin_knows_since_when_a_plan_is_in_force() -> None:
     assert found.own == 3.0
     found.under("b", 13.0)
     assert (found.plan, found.since, found.own, found.score) == ("b", 13.0, 0.0, 3.0)
+
+
+def test_a_split_pool_is_shown_with_its_parts() -> None:
+    with service() as client:
+        declare(client, servers=4, partitions=2, deal_period=60.0)
+        client.good("POST", "/v1/pools/p/plans", {})
+        client.assign()
+        seen = client.good("GET", "/v1/pools/p/view")
+        assert "the bound is that of all parts together" in seen["parts"]["reward"]
+        pool = client.good("GET", "/v1/pools/p")
+        assert pool["servers"] == 4
+        assert f'value="{float(pool["servers_free"])!r}"' in seen["parts"]["servers"]
+        assert seen["parts"]["servers-table"].count("<tr>") == 5
+        for part in ("p--1", "p--2"):
+            assert f'href="/dashboard/{part}"' in seen["parts"]["glance"]
+            own = client.good("GET", f"/v1/pools/{part}/view")["parts"]
+            listed = client.good("GET", f"/v1/pools/{part}")["servers"]
+            assert own["servers-table"].count("<tr>") == listed + 1
+            assert "the declared rates are those of all parts" in own["blocking"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from opportune.markup import Html, element, joined
-from opportune.service.answers import PoolBody
+from opportune.service.answers import PoolBody, ServerBody
 from opportune.service.dashboard.figures import FIGURES, moment, name_of, number, term
 from opportune.service.dashboard.tables import capped, note, table, tile, tiles
 from opportune.service.reading import server_state, waiting_tasks
@@ -21,23 +23,67 @@ _WORDS = {
     "draining": "drained",
     "unavailable": "away",
     "silent": "away",
+    "elsewhere": "away",
+    "removed": "away",
+    "busy": "busy",
 }
 
 MOST_SERVERS = 100
 MOST_WAITING = 50
 
 
-def state_of(state: State, r: int) -> str:
-    """One of ``STATES`` for a server that is present.
+class Listed(NamedTuple):
+    """A server as the page lists it: its name, one of ``STATES``, and what it holds."""
+
+    name: str
+    state: str
+    open_slots: int
+    capacity: int
+    strikes: int
+    until: float
+
+
+def servers_of(state: State) -> list[Listed]:
+    """The servers that are in a pool.
 
     A busy one is ``offered`` or ``wrapping`` if nothing that it holds is being served.
     """
+    return [
+        Listed(
+            server.settings.id,
+            _state_of(state, r),
+            state.n_open[r],
+            server.settings.capacity,
+            server.strikes,
+            server.quarantined_until,
+        )
+        for r, server in enumerate(state.servers)
+        if server.present and server.here
+    ]
+
+
+def servers_from(bodies: Sequence[ServerBody]) -> list[Listed]:
+    """The servers of a split pool, from what its parts say; offered ones are busy."""
+    return [
+        Listed(
+            body.settings.id,
+            _WORDS[body.state],
+            body.open_slots,
+            body.settings.capacity,
+            body.strikes,
+            body.quarantined_until or 0.0,
+        )
+        for body in bodies
+    ]
+
+
+def _state_of(state: State, r: int) -> str:
     word = server_state(state, r)
     if word != "busy":
         return _WORDS[word]
     held = set()
-    for number_ in state.holders[r]:
-        for slot in state.tasks[number_].slots:
+    for task in state.holders[r]:
+        for slot in state.tasks[task].slots:
             if slot.server == r and slot.state in HELD:
                 held.add(slot.state)
     if ACCEPTED in held or not held:
@@ -45,9 +91,12 @@ def state_of(state: State, r: int) -> str:
     return "offered" if OFFERED in held else "wrapping"
 
 
-def states_of(state: State) -> dict[int, str]:
-    """The state of every present server, by index."""
-    return {r: state_of(state, r) for r, server in enumerate(state.servers) if server.present}
+def parts_note(parts: Sequence[str]) -> Html:
+    """Where the sub-pools of a split pool are shown."""
+    links = [element("a", name, href=f"/dashboard/{name}", class_="name") for name in parts]
+    told = "The pool is split. Its numbers and servers are those of all parts together; decisions, "
+    told += "reward and blocking are on the pages of the parts:"
+    return note(joined([told, joined(links, ", ")], " "))
 
 
 def glance(pool: PoolBody) -> Html:
@@ -77,12 +126,12 @@ def glance(pool: PoolBody) -> Html:
     return joined([*warnings, tiles(parts)])
 
 
-def servers_bar(found: dict[int, str]) -> Html:
+def servers_bar(found: Sequence[Listed]) -> Html:
     """Servers by state: a bar and its numbers."""
     if not found:
         how = element("code", "PUT /v1/pools/{pool}/servers")
         return note(joined(["There are no servers yet. Add them:", how], " "))
-    counts = Counter(found.values())
+    counts = Counter(one.state for one in found)
     at, pieces = 0.0, []
     for name in STATES:
         width = 1000.0 * counts[name] / len(found)
@@ -115,40 +164,39 @@ def servers_bar(found: dict[int, str]) -> Html:
     return joined([bar, element("dl", joined(entries), class_="states")])
 
 
-def servers_table(state: State, found: dict[int, str], wanted: str, find: str) -> Html:
-    """The servers, those of a state or with a text in their name first asked for.
+def servers_table(found: Sequence[Listed], wanted: str, find: str) -> Html:
+    """The servers, those of a state and with a text in their name if asked for.
 
     Args:
-        state: The pool.
-        found: ``states_of``.
+        found: All of them.
         wanted: One of ``STATES``, or empty for all.
         find: A part of the name, in any case.
     """
     text = find.casefold()
     matching = [
-        r
-        for r, name in found.items()
-        if (not wanted or name == wanted)
-        and (not text or text in state.servers[r].settings.id.casefold())
+        one
+        for one in found
+        if (not wanted or one.state == wanted) and (not text or text in one.name.casefold())
     ]
     if not matching:
         return note("No server is like that." if found else "There are no servers yet.")
-    rows = []
-    for r in matching[:MOST_SERVERS]:
-        server = state.servers[r]
-        until = server.quarantined_until
-        rows.append(
-            [
-                name_of(server.settings.id),
-                joined(
-                    [element("i", "", class_=f"dot state-{found[r]}"), FIGURES[found[r]].label], " "
-                ),
-                number("server_slots", state.n_open[r]),
-                number("capacity", server.settings.capacity),
-                number("strikes", server.strikes),
-                moment(until) if until else Html(""),
-            ]
-        )
+    rows = [
+        [
+            name_of(one.name),
+            joined(
+                [
+                    element("i", "", class_=f"dot state-{one.state}"),
+                    FIGURES[one.state].label,
+                ],
+                " ",
+            ),
+            number("server_slots", one.open_slots),
+            number("capacity", one.capacity),
+            number("strikes", one.strikes),
+            moment(one.until) if one.until else Html(""),
+        ]
+        for one in matching[:MOST_SERVERS]
+    ]
     head = ["Server", "State", "server_slots", "capacity", "strikes", "Quarantined until"]
     told = capped(len(rows), len(matching), "Choose a state or type a part of a name.")
     return joined([told, table("Servers", head, rows)])

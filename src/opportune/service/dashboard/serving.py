@@ -80,7 +80,7 @@ async def view(
     dashboards: Dashboards = request.app.state["dashboards"]
     owner = call.node.owner(named(pool))
     question = Question(window, wanted, find, prices)
-    seen = await dashboards.view(owner, call.node.journal, question)
+    seen = await dashboards.view(call.node, owner, question)
     body = encode_json(seen)
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return respond(Reply(200, body))

@@ -41,6 +41,8 @@ def bound_reasons(state: State, asides: Set[str]) -> list[str]:
     reasons = []
     if state.settings is not None and state.settings.mode == "queue":
         reasons.append("queue mode: tasks wait where the bound drops them")
+    if is_split(state):
+        reasons.append("the pool is split, the bound is that of all parts together")
     if _declines(state):
         reasons.append(DECLINED)
     reasons += sorted(asides & {PINNED})
@@ -57,6 +59,8 @@ def blocking(state: State, asides: Set[str]) -> Blocking:
     present = [server for server in state.servers if server.present]
     if settings is None or not present or not state.types:
         return Blocking(None, ["nothing is declared yet"])
+    if is_split(state):
+        return Blocking(None, ["the pool is split, the declared rates are those of all parts"])
     if settings.mode == "queue":
         return Blocking(None, ["queue mode: tasks wait, none is dropped"])
     needs = {one.k if one.k is not None else settings.k for one in state.types}
@@ -82,6 +86,12 @@ def blocking(state: State, asides: Set[str]) -> Blocking:
         reasons.append(DECLINED)
     reasons += sorted(asides & {PINNED, CONFLICTS})
     return Blocking(erlang_loss(offered, slots // k), reasons)
+
+
+def is_split(state: State) -> bool:
+    """Whether a pool has sub-pools or is one."""
+    settings = state.settings
+    return settings is not None and (settings.partitions > 1 or settings.part_of is not None)
 
 
 def _declines(state: State) -> bool:

@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from opportune.markup import Html
+from opportune.markup import Html, joined
 from opportune.service import reading
+from opportune.service.answers import PoolBody
 from opportune.service.dashboard.course import Row, course
 from opportune.service.dashboard.decisions import latest
 from opportune.service.dashboard.heat import heat
 from opportune.service.dashboard.history import History
 from opportune.service.dashboard.plans import plans
 from opportune.service.dashboard.present import (
+    Listed,
     glance,
+    parts_note,
     servers_bar,
+    servers_from,
+    servers_of,
     servers_table,
-    states_of,
     waiting,
 )
 from opportune.service.dashboard.prices import prices
-from opportune.service.journal import Journal
+from opportune.service.dealing_pools import places_of, whole_body, whole_servers
+from opportune.service.node import Node
 from opportune.service.owner import PoolOwner
 from opportune.service.routing import Routing
 from opportune.service.state import State
@@ -104,12 +109,12 @@ class Dashboards:
     def __init__(self) -> None:
         self._watched: dict[str, Watched] = {}
 
-    async def view(self, owner: PoolOwner, journal: Journal, question: Question) -> View | None:
+    async def view(self, node: Node, owner: PoolOwner, question: Question) -> View | None:
         """A pool as its page shows it; None before it is created.
 
         Args:
+            node: Which asks.
             owner: Of the pool.
-            journal: Where it is written.
             question: What is wanted.
 
         Raises:
@@ -118,26 +123,48 @@ class Dashboards:
         watched = self._watched.setdefault(owner.pool, Watched())
         async with watched.lock:
             history = watched.history
-            await asyncio.to_thread(history.catch_up, journal, owner.pool, owner.written)
+            await asyncio.to_thread(history.catch_up, node.journal, owner.pool, owner.written)
+            now = node.now()
+            whole = await _whole(node, owner.pool, now)
 
             def seen(state: State) -> View | None:
-                return _view(state, watched, question, owner.written)
+                return _view(state, watched, (question, whole), (owner.written, now))
 
             return await owner.read(seen)
 
 
-def _view(state: State, watched: Watched, question: Question, cursor: int) -> View | None:
-    now, began = time.time(), time.perf_counter()
-    pool = reading.pool_body(state, now)
+class _Whole(NamedTuple):
+    """A split pool: itself and its servers from all parts, and the names of these."""
+
+    pool: PoolBody
+    servers: list[Listed]
+    parts: list[str]
+
+
+async def _whole(node: Node, pool: str, now: float) -> _Whole | None:
+    """A split pool with all its parts; None if it is not split."""
+    parts = places_of(node, pool)[1:]
+    body = await whole_body(node, pool, now) if parts else None
+    if body is None:
+        return None
+    return _Whole(body, servers_from(await whole_servers(node, pool)), parts)
+
+
+def _view(
+    state: State, watched: Watched, asked: tuple[Question, _Whole | None], at: tuple[int, float]
+) -> View | None:
+    began = time.perf_counter()
+    (question, whole), (cursor, now) = asked, at
+    pool = reading.pool_body(state, now) if whole is None else whole.pool
     if pool is None:
         return None
-    found = states_of(state)
+    found = servers_of(state) if whole is None else whole.servers
     over_time = course(state, watched.history, question.window, now)
     number, price_parts, price_charts = watched.prices(state)
     parts: dict[str, str] = {
-        "glance": glance(pool),
+        "glance": joined([glance(pool), *([] if whole is None else [parts_note(whole.parts)])]),
         "servers": servers_bar(found),
-        "servers-table": servers_table(state, found, question.wanted, question.find),
+        "servers-table": servers_table(found, question.wanted, question.find),
         "waiting": waiting(state, now),
         "plans": plans(state, pool),
         "decisions": latest(state),
