@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,9 +20,6 @@ from opportune.service.planning import plan_pool
 from opportune.service.resources import PlanDocument
 from opportune.service.routing import Kept
 from opportune.service.state import Server, State
-
-NICENESS = 10
-"""Of the planner's thread: requests come first."""
 
 
 class PlanCanceledError(Exception):
@@ -69,12 +64,6 @@ class Made(NamedTuple):
     document: PlanDocument
     kept: list[Kept]
     basis: Basis
-
-
-def be_nice() -> None:
-    """Let the thread that prices come after the one that answers, where the system can."""
-    with suppress(AttributeError, OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def price_job(state: State, name: str, how: tuple[PlanJob, Run, float]) -> Made:
