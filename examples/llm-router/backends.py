@@ -1,0 +1,56 @@
+"""Model backends that sleep instead of computing: ``POST /MODEL/chat/completions``.
+
+python examples/llm-router/backends.py --port 9100
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import cyclopts
+from litestar import Litestar, post
+from litestar.exceptions import NotFoundException
+from serving import run
+from world import MODELS, answer_of, kind_of
+
+
+def application(speed: float) -> Litestar:
+    """All models in one application."""
+
+    @post("/{model:str}/chat/completions", status_code=200)
+    async def complete(model: str, data: dict[str, Any]) -> dict[str, Any]:
+        if model not in MODELS:
+            raise NotFoundException(f"there is no model {model!r}")
+        kind = kind_of(data["messages"][-1]["content"])
+        length, good = answer_of(data["user"], model, kind)
+        await asyncio.sleep(length / speed)
+        text = f"{model} answers" if good else f"{model} does not know"
+        return {
+            "object": "chat.completion",
+            "model": model,
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": text},
+                    "finish_reason": "stop",
+                }
+            ],
+            "good": good,  # in place of a reader who likes the answer or not
+        }
+
+    return Litestar([complete], openapi_config=None, logging_config=None)
+
+
+def main(*, port: int = 9100, speed: float = 1.0) -> None:
+    """Serve model backends.
+
+    Args:
+        port: Where they listen; 0 takes a free one.
+        speed: How many times as fast as their models they answer.
+    """
+    run(application(speed), port)
+
+
+if __name__ == "__main__":
+    cyclopts.run(main)
