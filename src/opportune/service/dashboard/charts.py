@@ -40,6 +40,18 @@ CONFIG: Spec = {
 """Shared by all charts."""
 
 
+NAMES: Spec = {"ticks": False, "domain": False}
+VALUES: Spec = {"tickCount": 5, "domain": False, "ticks": False, "format": ".3~g"}
+"""Axes."""
+
+FRAME: Spec = {
+    "width": "container",
+    "autosize": {"type": "fit-x", "contains": "padding"},
+    "data": {"name": "rows"},
+}
+"""As wide as its place, with the rows that the page puts in."""
+
+
 def charts() -> dict[str, Spec]:
     """All charts by the name of their place in the page."""
     return {
@@ -71,10 +83,8 @@ def _over_time(title: str, lines: list[tuple[str, str, str, list[int]]]) -> Spec
     colors = [f"var(--{color})" for _, _, color, *_ in lines]
     dashes = [dash for *_, dash in lines]
     return {
-        "width": "container",
+        **FRAME,
         "height": 210,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "data": {"name": "rows"},
         "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "clip": True},
         "encoding": {
             "x": {
@@ -87,7 +97,7 @@ def _over_time(title: str, lines: list[tuple[str, str, str, list[int]]]) -> Spec
                 "field": "value",
                 "type": "quantitative",
                 "title": title,
-                "axis": {"tickCount": 5, "domain": False, "ticks": False, "format": ".3~g"},
+                "axis": VALUES,
                 "scale": {"zero": True, "nice": True},
             },
             "color": {
@@ -118,10 +128,8 @@ def _over_time(title: str, lines: list[tuple[str, str, str, list[int]]]) -> Spec
 
 def _heat() -> Spec:
     return {
-        "width": "container",
+        **FRAME,
         "height": {"step": 22},
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "data": {"name": "rows"},
         "mark": {"type": "rect", "stroke": "var(--card)", "strokeWidth": 1},
         "encoding": {
             "x": {
@@ -135,7 +143,7 @@ def _heat() -> Spec:
                 "type": "nominal",
                 "sort": None,
                 "title": None,
-                "axis": {"ticks": False, "domain": False},
+                "axis": NAMES,
             },
             "color": {
                 "field": "index",
@@ -168,10 +176,8 @@ def _heat() -> Spec:
 def _bars(x: str, y: str, title: str, name: str) -> Spec:
     """Bars side by side."""
     return {
-        "width": "container",
+        **FRAME,
         "height": 130,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "data": {"name": "rows"},
         "mark": {"type": "bar", "color": "var(--price)"},
         "encoding": {
             "x": {
@@ -184,7 +190,7 @@ def _bars(x: str, y: str, title: str, name: str) -> Spec:
                 "field": y,
                 "type": "quantitative",
                 "title": title,
-                "axis": {"tickCount": 4, "domain": False, "ticks": False, "format": ".3~g"},
+                "axis": VALUES,
             },
             "tooltip": [
                 {"field": name, "type": "nominal", "title": "Server"},
@@ -197,10 +203,8 @@ def _bars(x: str, y: str, title: str, name: str) -> Spec:
 def _demand() -> Spec:
     """One bar a task type, from zero to either side."""
     return {
-        "width": "container",
+        **FRAME,
         "height": {"step": 20},
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "data": {"name": "rows"},
         "mark": {"type": "bar", "color": "var(--price)"},
         "encoding": {
             "x": {
@@ -214,7 +218,7 @@ def _demand() -> Spec:
                 "type": "nominal",
                 "sort": None,
                 "title": None,
-                "axis": {"ticks": False, "domain": False},
+                "axis": NAMES,
             },
             "tooltip": [
                 {"field": "type", "type": "nominal", "title": "Task type"},

@@ -7,7 +7,7 @@ from itertools import islice
 from opportune.markup import Html, element, joined
 from opportune.service.answers import DecisionBody
 from opportune.service.dashboard.figures import moment, name_of, number
-from opportune.service.dashboard.tables import facts, note, table
+from opportune.service.dashboard.tables import facts, note, scrolled, table
 from opportune.service.events import Offered, Pick
 from opportune.service.reading import decision_of, stored_decision
 from opportune.service.state import State
@@ -125,15 +125,8 @@ def _candidates(body: DecisionBody) -> Html:
     if any(one.by_prices is False for one in body.servers):
         told = "the score was changed after the plan was made, or the plan orders by something else"
         parts.append(note(f"Not so for every server here: {told}.", "warning"))
-    scrolled = element(
-        "div",
-        table("Candidates", head, rows),
-        class_="scroll",
-        tabindex="0",
-        role="region",
-        aria_label="Candidates",
-    )
-    return joined([*parts, scrolled])
+    listed = scrolled("Candidates", table("Candidates", head, rows))
+    return joined([*parts, listed])
 
 
 def _shadow(body: DecisionBody) -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opportune.markup import Html, element, joined
 from opportune.service.answers import PoolBody
 from opportune.service.dashboard.figures import moment, name_of, number
-from opportune.service.dashboard.tables import capped, facts, note, table
+from opportune.service.dashboard.tables import capped, facts, note, scrolled, table
 from opportune.service.plan_bodies import PlanBody
 from opportune.service.plan_reading import plan_bodies
 from opportune.service.shadowing import WORSE
@@ -73,14 +73,7 @@ def _shadow(bodies: list[PlanBody]) -> Html:
         )
     ]
     head = ["Shadow minus active", "gain", "half_width"]
-    compared = element(
-        "div",
-        table("Shadow minus active", head, rows),
-        class_="scroll",
-        tabindex="0",
-        role="region",
-        aria_label="Shadow minus active",
-    )
+    compared = scrolled("Shadow minus active", table("Shadow minus active", head, rows))
     parts = [element("h3", "Shadow"), facts(pairs), compared]
     if stay.verdict == WORSE:
         parts.insert(1, note("Worse at both plans' prices: do not activate it.", "warning"))
@@ -101,15 +94,8 @@ def _stored(bodies: list[PlanBody]) -> Html:
     ]
     told = capped(len(rows), len(bodies), "They are the latest.")
     head = ["Plan", "Policy", "State", "bound", "Put in force"]
-    scrolled = element(
-        "div",
-        table("Plans", head, rows),
-        class_="scroll",
-        tabindex="0",
-        role="region",
-        aria_label="List of plans",
-    )
-    return joined([element("h3", "All plans"), told, scrolled])
+    listed = scrolled("List of plans", table("Plans", head, rows))
+    return joined([element("h3", "All plans"), told, listed])
 
 
 def _state(body: PlanBody) -> Html:

@@ -59,6 +59,11 @@ def _heading(name: str) -> Html:
     return joined([term(figure), *([name_of(of)] if of else []), unit], " ")
 
 
+def scrolled(label: str, content: Html) -> Html:
+    """Something wide in a region of its own that scrolls, by the keyboard too."""
+    return element("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
 def tile(name: str, value: float | None, more: str = "") -> Html:
     """A number on its own, with its label."""
     parts = [element("dt", term(name)), element("dd", joined([number(name, value), more], " "))]
