@@ -12,7 +12,7 @@ from scipy import stats
 import opportune
 from opportune.errors import InputError
 from opportune.experiments.fit_limits import limit_cautions
-from opportune.learning.fit.columns import columns_of
+from opportune.learning.fit.columns import columns_of, read_columns
 from opportune.learning.fit.instance import Fit, FitSettings, fit_log
 from opportune.learning.fit.log import LogRules, read_log
 from opportune.learning.fit.steps import choose_step
@@ -215,6 +215,20 @@ def test_unseen_pairs_can_be_forbidden(tmp_path: Path) -> None:
     assert fit_log(read_log(path)).instance.allowed.all()
     forbidden = fit_log(read_log(path), FitSettings(unseen="forbid")).instance
     assert forbidden.allowed.tolist() == [[True, False], [False, True]]
+
+
+def test_the_load_is_told_by_the_time_that_servers_were_there(tmp_path: Path) -> None:
+    """Two servers, a quarter of each day at work and busy for nine tenths of that."""
+    rows = [f"{100 * day + 5 * i},{'xy'[i % 2]},9,1" for day in range(10) for i in range(6)]
+    path = write_log(tmp_path / "log.csv", "time,server,duration,outcome", *rows)
+    columns = read_columns("time=time,server=server,duration=duration,outcome=outcome,day=100")
+    fit = limit_cautions(fit_log(read_log(path, columns), FitSettings(periods=1)))
+    told = "\n".join(fit.cautions)
+    share = 10 * 29 / 925  # of the time from the first to the last arrival
+    load = float(fit.instance.arrival_rate.sum()) * 9 / (2 * share)
+    assert 0.9 < load < 0.94
+    assert f"by the time that they were it is {load:.2g}" in told
+    assert f"counted by the time that servers were seen at work, the load is {load:.3g}" in told
 
 
 def test_a_load_near_the_limit_is_told(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from opportune.learning.fit.cautions import AWAY
+from opportune.learning.fit.cautions import AWAY, on_duty_load
 from opportune.learning.fit.instance import Fit
 from opportune.pricing.feasibility import max_load
 
@@ -48,14 +48,10 @@ def _duty_cautions(fit: Fit) -> list[str]:
     """The load of the servers that were seen at work, where that is less than always."""
     if fit.presence is None or not float(fit.presence.mean()) < AWAY:
         return []
-    instance, multiplier = fit.instance, fit.arrivals.multiplier
-    work = instance.arrival_rate * instance.servers_per_task * instance.mean_duration
-    there = fit.presence.sum(axis=1)
-    busy = np.full(len(there), work.sum()) if multiplier is None else multiplier @ work
-    load = float(busy.sum() / there.sum()) if there.sum() > 0 else np.inf
+    load = on_duty_load(fit)
     if not load > NEAR:
         return []
     return [
-        f"counted by the time that servers were seen at work, the load is {load:.3g} (on average "
-        f"{busy.mean():.3g} busy of {there.mean():.3g} there): near or above what they can do"
+        f"counted by the time that servers were seen at work, the load is {load:.3g}: near or "
+        "above what they can do"
     ]

@@ -96,6 +96,17 @@ class Fitted(Protocol):
         """What changed."""
 
 
+def on_duty_load(fit: Fitted) -> float:
+    """Servers busy on average beside servers seen at work; infinite where nobody was."""
+    if fit.presence is None:
+        return float(fit.instance.load)
+    instance, multiplier = fit.instance, fit.arrivals.multiplier
+    work = instance.arrival_rate * instance.servers_per_task * instance.mean_duration
+    busy = work.sum() if multiplier is None else float((multiplier @ work).mean())
+    there = float(fit.presence.sum(axis=1).mean())
+    return float(busy) / there if there > 0 else float("inf")
+
+
 def cautions_of(fit: Fitted) -> list[str]:
     """The sentences, the most important first."""
     return [
@@ -243,7 +254,8 @@ def _duration_cautions(fit: Fitted) -> Iterator[str]:
         if share < AWAY:
             yield (
                 f"servers were seen at work {share:.0%} of the time (first to last service of "
-                "a day): the load counts them as always there; --availability share says otherwise"
+                "a day): the load counts them as always there, by the time that they were it is "
+                f"{on_duty_load(fit):.2g}; --availability share has them there for that time only"
             )
 
 
