@@ -6,8 +6,8 @@ is begun again. Pricing runs in one thread: all that takes long in it are kernel
 hold no interpreter lock. (At 500 x 1,000, on two cores with six times as much work as they can do,
 99 % of decisions took 1.1 ms at most, 0.3 ms without, 0.7 ms with a process in place of the thread.
 Its priority is the ordinary one: with a lower one it is kept waiting while it holds the lock, and
-then so is a decision, up to 0.3 s.) The routings of the new plan are built there as well, so putting
-it in force costs decisions nothing.
+then so is a decision, up to 0.3 s.) The routings of the new plan are built there as well, so
+putting it in force costs decisions nothing.
 """
 
 from __future__ import annotations
