@@ -10,9 +10,9 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,6 +31,9 @@ VARIABLE = "OPPORTUNE_TEST_POSTGRES"
 
 GRID = tuple((nodes, pools) for nodes in (1, 2, 3) for pools in (1, 2, 4))
 """Nodes and pools."""
+
+WARM_UP = 1.0
+"""Seconds of a load before anything is counted."""
 
 SETTLED = 3.0
 """Seconds after which pools are spread evenly over the nodes."""
@@ -57,48 +60,106 @@ def measure(effort: Effort, say: Say) -> Report:
         f"{seconds:g} s a part; every acknowledged request is on disk",
         f"clients, nodes and database on the same {cores} cores: with more nodes than cores there "
         "is nothing to gain but a node that may be lost",
+        "processor time is that of an assignment with its completion; it does not run while others "
+        "use the cores",
     )
     return Report(tuple(rows), notes)
 
 
-def _rows(nodes: int, pools: int, found: list[tuple[Load, Load]]) -> list[Row]:
+@dataclass(frozen=True)
+class Found:
+    """What came of a load, and processor seconds of the nodes and of the database meanwhile."""
+
+    load: Load
+    nodes: float
+    database: float
+
+    @property
+    def costs(self) -> tuple[float, float]:
+        """Milliseconds of processor time of an assignment and its completion."""
+        n = max(len(self.load.decided), 1)
+        share = self.load.seconds / (self.load.seconds + WARM_UP)
+        return 1000 * share * self.nodes / n, 1000 * share * self.database / n
+
+
+def _rows(nodes: int, pools: int, found: list[tuple[Found, Found]]) -> list[Row]:
     most, direct = zip(*found, strict=True)
     label = f"{nodes} node{'s'[: nodes - 1]}, {pools} pool{'s'[: pools - 1]}"
-    target = Target(1000) if (nodes, pools) == (2, 4) else None
-    rows = [
-        Row(f"{label}, any node", "1/s", tuple(one.per_second for one in most)),
-        Row("  p99", "ms", tuple(quantile(one.decided, 0.99) for one in most)),
-    ]
-    if nodes > 1 or target:
-        rows += [
-            Row("  sent to the owner", "1/s", tuple(one.per_second for one in direct), target),
-            Row("  p99", "ms", tuple(quantile(one.decided, 0.99) for one in direct)),
-        ]
+    rows = _part(f"{label}, any node", most, None)
+    if nodes > 1:
+        target = Target(1000) if (nodes, pools) == (2, 4) else None
+        rows += _part("  sent to the owner", direct, target)
     return rows
 
 
-def _one(url: str, nodes: int, load: StressSettings) -> tuple[Load, Load]:
+def _part(label: str, found: tuple[Found, ...], target: Target | None) -> list[Row]:
+    costs = [one.costs for one in found]
+    return [
+        Row(label, "1/s", tuple(one.load.per_second for one in found), target),
+        Row("    p99", "ms", tuple(quantile(one.load.decided, 0.99) for one in found)),
+        Row("    processor time of the nodes", "ms each", tuple(cost[0] for cost in costs)),
+        Row("    and of the database", "ms each", tuple(cost[1] for cost in costs)),
+    ]
+
+
+def _one(url: str, nodes: int, load: StressSettings) -> tuple[Found, Found]:
     """As many as go through any node, then sent to the owners."""
     with ExitStack() as stack:
         database = stack.enter_context(_database(url))
-        addresses = [stack.enter_context(_node(database, i)) for i in range(nodes)]
+        started = [stack.enter_context(_node(database, i)) for i in range(nodes)]
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_loads(addresses, load))
+            return runner.run(_loads(started, load, _postmaster(url)))
 
 
-async def _loads(nodes: list[Address], load: StressSettings) -> tuple[Load, Load]:
+async def _loads(
+    started: list[tuple[Address, int]], load: StressSettings, postmaster: int
+) -> tuple[Found, Found]:
+    nodes, pids = [one for one, _ in started], [pid for _, pid in started]
     for i, part in enumerate(load.parts):
         await declare(nodes[i % len(nodes)], part)
     await asyncio.sleep(SETTLED)
     first, *others = nodes
-    found = await run_load(first, load, others=others)
-    direct = found
-    if others:
-        direct = await run_load(first, replace(load, direct=True), others=others)
-    for one in (found, direct):
-        if one.failed or one.mismatch:
-            raise OpportuneError(Problem("nodes", str(one.failed or one.mismatch), "no failures"))
-    return found, direct
+    found = []
+    for one in (load, replace(load, direct=True)) if others else (load,):
+        before = _processor(pids), _processor(_database_processes(postmaster))
+        result = await run_load(first, one, WARM_UP, others)
+        after = _processor(pids), _processor(_database_processes(postmaster))
+        if result.failed or result.mismatch:
+            told = str(result.failed or result.mismatch)
+            raise OpportuneError(Problem("nodes", told, "no failures"))
+        found.append(Found(result, after[0] - before[0], after[1] - before[1]))
+    return found[0], found[-1]
+
+
+def _processor(pids: Iterable[int]) -> float:
+    """Processor seconds of processes so far; 0 of those that are gone or cannot be asked."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
+            ticks += sum(int(one) for one in fields.split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _postmaster(url: str) -> int:
+    """The process that PostgreSQL's others belong to; 0 where it is not on this machine."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        return _parent(0 if row is None else int(row[0]))
+
+
+def _parent(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def _database_processes(postmaster: int) -> list[int]:
+    """The processes of a PostgreSQL."""
+    pids = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if postmaster and postmaster in (pid, _parent(pid))]
 
 
 @contextmanager
@@ -133,8 +194,8 @@ def _database(url: str) -> Iterator[str]:
 
 
 @contextmanager
-def _node(database: str, number: int) -> Iterator[Address]:
-    """A node for a block."""
+def _node(database: str, number: int) -> Iterator[tuple[Address, int]]:
+    """A node for a block, and its process."""
     command = [sys.executable, "-m", "opportune", "serve", "--port", "0", "--log", "error"]
     command += ["--database", database, "--node", f"node-{number + 1}", "--drain", "0.2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -144,7 +205,7 @@ def _node(database: str, number: int) -> Iterator[Address]:
             said.append(line)
             if line.startswith(MARK):
                 parts = urlsplit(line.removeprefix(MARK).split()[0])
-                yield Address(parts.hostname or "", parts.port or 80)
+                yield Address(parts.hostname or "", parts.port or 80), process.pid
                 return
         raise OpportuneError(Problem("opportune serve", "".join(said).strip(), "it to start"))
     finally:
