@@ -43,6 +43,10 @@ AT_ONCE = 2000
 CHECKPOINT_EVERY = 10_000
 """Records between two checkpoints."""
 
+PAIR_SECONDS = 4e-5
+"""Seconds between two publications of a pool for each of its pairs: a large one is not published,
+and its decisions are not built anew, all the time."""
+
 RESTS = 30.0
 """Seconds after a fault before a pool is learned from again, from its checkpoint."""
 
@@ -153,6 +157,7 @@ class Learners:
         self._learners: dict[str, PoolLearner] = {}
         self._looked: dict[str, float] = {}
         self._rests: dict[str, float] = {}
+        self._next: dict[str, float] = {}
         self._thread = ThreadPoolExecutor(1, "learner")
         self._loop: asyncio.Task[None] | None = None
 
@@ -165,9 +170,8 @@ class Learners:
     def ended(self, owner: PoolOwner) -> None:
         """Do so no longer; the next owner reads the checkpoint, and what is written since."""
         self._owners.pop(owner.pool, None)
-        self._learners.pop(owner.pool, None)
-        self._looked.pop(owner.pool, None)
-        self._rests.pop(owner.pool, None)
+        for kept in (self._learners, self._looked, self._rests, self._next):
+            kept.pop(owner.pool, None)
         if not self._owners and self._loop is not None:
             self._loop.cancel()
             self._loop = None
@@ -239,8 +243,11 @@ class Learners:
             if learner.counts.basis - learner.kept >= CHECKPOINT_EVERY:
                 data = await loop.run_in_executor(self._thread, learner.checkpoint)
                 owner.loaded.learner = data
-        if n < AT_ONCE:
+        if n < AT_ONCE and loop.time() >= self._next.get(owner.pool, 0.0):
             await self._publish(owner, learner)
+        asked = plan_request(owner.state)
+        if asked is not None:
+            owner.ask(asked)
         return n == AT_ONCE
 
     async def _publish(self, owner: PoolOwner, learner: PoolLearner) -> None:
@@ -257,7 +264,6 @@ class Learners:
                     told = reply.body.decode(errors="replace")
                     _log.warning("publication refused", pool=owner.pool, reason=told)
                     return
+                pairs = len(state.types) * len(state.servers)
+                self._next[owner.pool] = loop.time() + PAIR_SECONDS * pairs
                 await loop.run_in_executor(self._thread, learner.read)
-        asked = plan_request(owner.state)
-        if asked is not None:
-            owner.ask(asked)
