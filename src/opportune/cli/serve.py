@@ -38,6 +38,24 @@ STEP_HELP = "Seconds of a step of the instance."
 
 @Parameter(name="*")
 @dataclass(frozen=True)
+class NodeOptions:
+    """One node among several: with --database postgresql://..."""
+
+    node: Annotated[str, Parameter(help="Its name; by default the machine's.")] = ""
+    advertise: Annotated[str, Parameter(help=ADVERTISE_HELP)] = ""
+    lease: Annotated[
+        float, Parameter(help="Seconds after which the pools of a silent node are taken over.")
+    ] = 2.0
+    drain: Annotated[
+        float, Parameter(help="Seconds to send requests on, when told to stop and all handed over.")
+    ] = 2.0
+
+
+DEFAULT_NODE = NodeOptions()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
 class StoreOptions:
     """What is kept where."""
 
@@ -46,6 +64,7 @@ class StoreOptions:
     memory: Annotated[
         bool, Parameter(help="Keep everything in memory: gone when it ends.", negative=())
     ] = False
+    node: NodeOptions = DEFAULT_NODE
 
 
 @Parameter(name="*")
@@ -68,23 +87,7 @@ class ListenOptions:
     ] = "info"
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class NodeOptions:
-    """One node among several: with --database postgresql://..."""
-
-    node: Annotated[str, Parameter(help="Its name; by default the machine's.")] = ""
-    advertise: Annotated[str, Parameter(help=ADVERTISE_HELP)] = ""
-    lease: Annotated[
-        float, Parameter(help="Seconds after which the pools of a silent node are taken over.")
-    ] = 2.0
-    drain: Annotated[
-        float, Parameter(help="Seconds to send requests on, when told to stop and all handed over.")
-    ] = 2.0
-
-
 DEFAULT_STORE = StoreOptions()
-DEFAULT_NODE = NodeOptions()
 DEFAULT_LISTEN = ListenOptions()
 
 
@@ -97,7 +100,6 @@ def serve(
     step: Annotated[float, Parameter(help=STEP_HELP)] = 1.0,
     store: StoreOptions = DEFAULT_STORE,
     listen: ListenOptions = DEFAULT_LISTEN,
-    node: NodeOptions = DEFAULT_NODE,
 ) -> int:
     """Serve decisions over HTTP; what was acknowledged survives. Ends with SIGTERM or Ctrl-C.
 
@@ -106,7 +108,7 @@ def serve(
     """
     if not 0 < step < 1e9:
         raise InputError(Problem("--step", str(step), "seconds, above 0"))
-    cluster = _cluster(store, node)
+    cluster = _cluster(store)
     settings = ServiceSettings(
         database=None if store.memory or cluster is not None else Path(store.database),
         keys=store.keys,
@@ -132,8 +134,9 @@ def serve(
     return run_service(settings, ready, first)
 
 
-def _cluster(store: StoreOptions, node: NodeOptions) -> ClusterSettings | None:
+def _cluster(store: StoreOptions) -> ClusterSettings | None:
     """The settings of one node among several; None if the database is a file."""
+    node = store.node
     if store.memory or not is_database_url(store.database):
         if node != DEFAULT_NODE:
             told = "--database postgresql://...: these options are of one node among several"

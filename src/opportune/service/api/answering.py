@@ -108,8 +108,7 @@ def on_http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
         return respond(problem("not-found", told[:500]))
     code = _BY_STATUS.get(status, "internal" if status >= 500 else "malformed")
     headers = {k.lower(): v for k, v in (error.headers or {}).items()}
-    told = problem(code, error.detail[:500], items, headers)
-    return respond(told)
+    return respond(problem(code, error.detail[:500], items, headers))
 
 
 def on_our_error(request: AnyRequest, error: OpportuneError) -> Response[Any]:
