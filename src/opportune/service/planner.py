@@ -2,12 +2,9 @@
 
 It runs on the node that owns a pool. What is to be made stands in the pool's journal as a job
 (``plan_jobs``); the planner looks for jobs that nobody works on, so one that a restart interrupted
-is begun again. Pricing runs in one thread: all that takes long in it are kernels and solvers that
-hold no interpreter lock. (At 500 x 1,000, on two cores with six times as much work as they can do,
-99 % of decisions took 1.1 ms at most, 0.3 ms without, 0.7 ms with a process in place of the thread.
-Its priority is the ordinary one: with a lower one it is kept waiting while it holds the lock, and
-then so is a decision, up to 0.3 s.) The routings of the new plan are built there as well, so
-putting it in force costs decisions nothing.
+is begun again. Pricing runs in one thread of ordinary priority: all that takes long in it are
+kernels and solvers that hold no interpreter lock (measured: "Decisions" in the documentation). The
+routings of the new plan are built there as well, so putting it in force costs decisions little.
 """
 
 from __future__ import annotations
