@@ -122,8 +122,7 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
         shadow=state.shadow,
         shadow_picks=shadow_picks,
         shadow_gain=gain,
-        explored=explored is not None and explored.drawn,
-        given_up=0.0 if explored is None else explored.given_up,
+        **({} if explored is None else explored.told),
     )
     return Choice(picks, why)
 

@@ -17,7 +17,7 @@ Implements: ours.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,11 @@ class Explored(NamedTuple):
     draws: list[int]
     drawn: bool
     given_up: float
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the reasons of the decision say of it."""
+        return {"explored": True, "given_up": self.given_up} if self.drawn else {}
 
 
 class Place(NamedTuple):
