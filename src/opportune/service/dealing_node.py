@@ -157,6 +157,9 @@ class Dealing:
                 desk.failed += 1
                 if desk.failed == 1:
                     _log.warning("a deal waits", pool=desk.owner.pool, reason=str(error))
+            except Exception:  # a fault of ours must not end all further deals
+                desk.left = None
+                _log.exception("a deal failed", pool=desk.owner.pool)
             with suppress(TimeoutError):
                 await asyncio.wait_for(desk.wake.wait(), wait)
 
