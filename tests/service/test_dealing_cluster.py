@@ -82,7 +82,11 @@ def test_parts_are_spread_and_tasks_reach_them_through_any_node(nodes: Nodes) ->
         assert settled(node)["slots_open"] == 0
     states = nodes.nodes[0].good("GET", "/v1/pools/hot/servers")
     assert [one["settings"]["id"] for one in states] == SERVERS
-    assert nodes.nodes[1]("POST", "/v1/pools/hot/servers/s3:heartbeat").status == 200
+    for name in SERVERS:
+        path = f"/v1/pools/hot/servers/{name}"
+        assert nodes.nodes[1]("POST", f"{path}:heartbeat").status == 200
+        assert nodes.nodes[1].good("GET", path)["settings"]["id"] == name
+    assert nodes.nodes[0]("POST", f"{path}:clear-quarantine").status == 200
 
 
 def test_orders_are_for_nodes_only(nodes: Nodes) -> None:

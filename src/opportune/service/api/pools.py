@@ -29,6 +29,7 @@ from opportune.service.api.answering import (
 from opportune.service.api.bodies import AuditBody, Done, NewPool, NewScores, PoolList
 from opportune.service.api.calls import look, named
 from opportune.service.dealing import whole_of
+from opportune.service.dealing_orders import Look
 from opportune.service.dealing_pools import (
     SETTLE_SECONDS,
     check_declares,
@@ -122,10 +123,15 @@ async def put_servers(request: AnyRequest, pool: Segment) -> Response[Done]:
 async def get_server(request: AnyRequest, pool: Segment, server: Segment) -> Response[ServerBody]:
     """A server."""
     name, call = named(server), call_of(request)
+    place = await place_of_server(call.node, named(pool), name)
+    if place != named(pool):
+        for body in await call.node.orders.look(place, Look(what="servers")):
+            if body.settings.id == name:
+                return respond(Reply(200, encode_json(body)))
     return respond(
         await look(
             call,
-            await place_of_server(call.node, named(pool), name),
+            named(pool),
             lambda state: reading.server_body(state, name),
             f"server {name!r}",
         )
@@ -167,9 +173,12 @@ async def server_heartbeat(
     request: AnyRequest, pool: Segment, server: Segment
 ) -> Response[ServerBody]:
     """A server is alive."""
-    name = named(server)
-    place = await place_of_server(call_of(request).node, named(pool), name)
-    return await carried_out(request, place, commands.ServerHeartbeat(server=name))
+    name, node = named(server), call_of(request).node
+    command = commands.ServerHeartbeat(server=name)
+    place = await place_of_server(node, named(pool), name)
+    if place != named(pool):
+        return respond(await node.orders.ask(place, command))
+    return await carried_out(request, place, command)
 
 
 @post(
@@ -182,9 +191,12 @@ async def clear_quarantine(
     request: AnyRequest, pool: Segment, server: Segment
 ) -> Response[ServerBody]:
     """Let a server out of quarantine before its time."""
-    name = named(server)
-    place = await place_of_server(call_of(request).node, named(pool), name)
-    return await administered(request, place, commands.ClearQuarantine(server=name))
+    name, node = named(server), call_of(request).node
+    command = commands.ClearQuarantine(server=name)
+    place = await place_of_server(node, named(pool), name)
+    if place != named(pool):
+        return respond(await node.orders.ask(place, command))
+    return await administered(request, place, command)
 
 
 # --------------------------------------------------------------------------------- task types
