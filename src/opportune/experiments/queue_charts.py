@@ -45,9 +45,6 @@ WIDE, HIGH = 470, 330
 BAND = 2.0
 """Standard errors that a band reaches to either side."""
 
-LEAST_SHOWN = 0.01
-"""Smallest excess on a logarithmic axis."""
-
 
 def color_of(policy: str) -> str:
     """The color of a policy, by the first word of a plan's name."""

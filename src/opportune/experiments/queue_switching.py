@@ -51,11 +51,6 @@ class Switching:
     largest_step: int
 
     @property
-    def mean_psi(self) -> Float:
-        """(T - 1,) E[psi_t]; their sum is the regret."""
-        return np.asarray(self.psi.mean(axis=0))
-
-    @property
     def bound(self) -> Float:
         """(T - 1,) Lemma 6: sqrt(E[gap_t^2]) sqrt(E[one more task's effect])."""
         gap = np.sqrt((self.gap**2).mean(axis=0))

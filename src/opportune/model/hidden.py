@@ -33,9 +33,6 @@ from opportune.model.streams import Key, empty_block, loss_law, stream_key
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-NO_INTS: Int = np.zeros(0, dtype=np.int64)
-NO_FLOATS: Float = np.zeros((0, 0))
-
 MOST_TASKS = 10**7
 """Most tasks of a run: all of them are kept."""
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from opportune.service.answers import PoolBody, ServerBody, TaskBody
 from opportune.service.cluster import HERE, Cluster
 from opportune.service.commands import AnyCommand, Command, PutPool
-from opportune.service.forwarding import PeerError, Peers
+from opportune.service.forwarding import FORWARDED, PeerError, Peers
 from opportune.service.owner import PoolOwner
 from opportune.service.problems import RefusalError, Reply, encode_json, moved
 from opportune.service.reading import pool_body, server_bodies, waiting_tasks
@@ -24,9 +24,6 @@ from opportune.service.state import State
 
 ORDERS = re.compile(rb"/v1/pools/([^/:]+)/orders")
 """The path of orders between nodes."""
-
-FORWARDED = b"opportune-forwarded"
-"""A header between nodes: what the nodes share, and the address of the client."""
 
 
 class Look(Struct, frozen=True, tag=True, tag_field="command", kw_only=True):

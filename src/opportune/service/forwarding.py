@@ -33,6 +33,9 @@ HOP = frozenset(
 )
 """Headers of one connection, which are not sent on."""
 
+FORWARDED = b"opportune-forwarded"
+"""A header between nodes: the secret that they share, and for whom the request is."""
+
 Headers = list[tuple[bytes, bytes]]
 
 

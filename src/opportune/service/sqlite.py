@@ -24,6 +24,7 @@ from typing import Any
 import apsw
 
 from opportune.errors import Problem
+from opportune.service.file_lock import FileLock
 from opportune.service.frames import FRAMES_AT_ONCE, Job, closed_error, pack, read_frames
 from opportune.service.journal import (
     WATCH,
@@ -36,7 +37,6 @@ from opportune.service.journal import (
     snapshot_problem,
 )
 from opportune.service.migrations import migrate
-from opportune.service.ownership import FileLock
 from opportune.service.sqlite_file import (
     backup_file,
     check_sqlite_version,

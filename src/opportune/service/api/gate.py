@@ -23,9 +23,10 @@ import structlog
 from opportune.errors import Problem
 from opportune.service.api.calls import Call, refused
 from opportune.service.api.hot import hot_handler
-from opportune.service.api.relay import FORWARDED, Relay
+from opportune.service.api.relay import Relay
 from opportune.service.dealing_orders import ORDERS
 from opportune.service.dealing_pools import path_of
+from opportune.service.forwarding import FORWARDED
 from opportune.service.keys import LOCAL, Caller
 from opportune.service.node import Node
 from opportune.service.problems import RefusalError, Reply, problem, refusal

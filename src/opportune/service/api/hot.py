@@ -21,9 +21,6 @@ from opportune.service.dealing_pools import place_of, with_candidates
 from opportune.service.engine import rank
 from opportune.service.problems import Reply, refusal, reply_of
 
-TRANSITIONS = ("accept", "decline", "complete", "fail", "release", "heartbeat")
-"""What may be said of an assignment."""
-
 PATH = re.compile(
     rb"/v1/(?:pools/([^/:]+)(?:/(assignments|tasks)|:(rank))"
     rb"|assignments/([^/:]+):(accept|decline|complete|fail|release|heartbeat)|(outcomes))"

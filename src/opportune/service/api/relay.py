@@ -25,7 +25,7 @@ import msgspec
 
 from opportune.service.api.calls import Call, named
 from opportune.service.cluster import HERE, Cluster
-from opportune.service.forwarding import HOP, Headers, PeerConnection, PeerError, Peers
+from opportune.service.forwarding import FORWARDED, HOP, Headers, PeerConnection, PeerError, Peers
 from opportune.service.naming import pool_of
 from opportune.service.problems import MOVED, RefusalError, moved
 from opportune.service.resources import PoolId
@@ -35,9 +35,6 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Here = Callable[[Scope, bytes, Call, Receive, Send], Awaitable[None]]
 """Handles a request on this node."""
-
-FORWARDED = b"opportune-forwarded"
-"""A header between nodes: what the nodes share, and the address of the client."""
 
 POOL = re.compile(rb"/v1/pools/([^/:]+)(?:[/:].*)?")
 NAMED = re.compile(rb"/v1/(?:tasks|assignments|decisions)/([^/:]+)(?:[/:].*)?")

@@ -85,12 +85,6 @@ def merged(records: Sequence[Record]) -> dict[str, Measured]:
     return found
 
 
-def oracle_curve(records: Sequence[Record]) -> Float:
-    """(G,) mean queue of the oracle at the rounds of the grid."""
-    runs = sum(int(one["runs"]) for one in records)
-    return np.asarray(_summed([one["oracle"]["curve"] for one in records]) / runs)
-
-
 def _measured(
     name: str,
     runs: int,
