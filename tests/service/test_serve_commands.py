@@ -166,3 +166,18 @@ def test_stress_refuses_what_makes_no_sense(
 ) -> None:
     assert run(["stress", *words]) == 1
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"time,server\n" + b"1,2\n" * 3000])
+@pytest.mark.parametrize("words", [["verify"], ["backup", "OUT"], ["log", "calls"]])
+def test_a_file_that_is_no_journal_stays_as_it_is(
+    words: list[str], content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty or nearly empty file was made a journal, and verified as one without problems."""
+    file = tmp_path / "other.db"
+    file.write_bytes(content)
+    named = [str(tmp_path / "copy.db") if word == "OUT" else word for word in words]
+    assert run([*named, "--database", str(file)]) == 1
+    assert "a journal's file" in capsys.readouterr().err
+    assert file.read_bytes() == content
+    assert [one.name for one in tmp_path.iterdir()] == ["other.db"]

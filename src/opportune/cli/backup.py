@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from opportune.cli.extras import missing_package
+from opportune.cli.journal_file import check_journal_file
 from opportune.cli.output import print_note
 
 try:
@@ -26,5 +27,6 @@ def backup(
 
     `opportune serve --database COPY` serves from it; API keys are in a file of their own.
     """
+    check_journal_file(database)
     backup_file(database, out)
     print_note(f"backup: {out}, {out.stat().st_size} bytes")

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from opportune.cli.connecting import THIS_MACHINE, Service
 from opportune.cli.extras import missing_package
+from opportune.cli.journal_file import check_journal_file
 from opportune.cli.options import FORMAT_HELP, Format
 from opportune.cli.output import print_csv, print_json, print_table
 from opportune.errors import InputError, Problem, shorten
@@ -87,8 +88,7 @@ def _from_database(database: Path, decision: str) -> DecisionBody:
     Raises:
         InputError: If there is no such file or decision.
     """
-    if not database.is_file():
-        raise InputError(Problem("--database", str(database), "a journal's file"))
+    check_journal_file(database)
     pool = pool_of(decision)
     journal = SqliteJournal(database)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -10,16 +11,15 @@ from typing import Annotated, Any, TextIO
 from cyclopts import Parameter
 
 from opportune.cli.extras import missing_package
+from opportune.cli.journal_file import open_journal
 from opportune.cli.output import print_note
 from opportune.errors import InputError, Problem
+from opportune.experiments.storing import put
 from opportune.model.spelling import did_you_mean
 
 try:
     from opportune.service.decision_log import DecisionLog, columns_file, decision_log
-    from opportune.service.journal import Journal
-    from opportune.service.postgres import PostgresJournal
-    from opportune.service.settings import is_database_url, shown_place
-    from opportune.service.sqlite import SqliteJournal
+    from opportune.service.settings import shown_place
 except ModuleNotFoundError as error:
     raise missing_package(error, "opportune log") from error
 
@@ -38,9 +38,7 @@ def log(
 
     A running service owns its file: take a backup and read that.
     """
-    if not is_database_url(database) and not Path(database).is_file():
-        raise InputError(Problem("--database", database, "a journal's file, or a database's URL"))
-    journal = _journal(database)
+    journal = open_journal(database)
     try:
         known = journal.pools()
         if pool not in known:
@@ -55,17 +53,11 @@ def log(
     if out is None:
         _write(found, sys.stdout)
         return
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "log.csv").open("w", newline="", encoding="utf-8") as stream:
-        _write(found, stream)
-    (out / "columns.toml").write_text(columns_file(found), encoding="utf-8")
+    rows = io.StringIO()
+    _write(found, rows)
+    put(out / "log.csv", rows.getvalue().encode())
+    put(out / "columns.toml", columns_file(found).encode())
     print_note(f"log: {out / 'log.csv'}, {len(found.rows)} rows; beside it columns.toml")
-
-
-def _journal(database: str) -> Journal:
-    if is_database_url(database):
-        return PostgresJournal(database)
-    return SqliteJournal(Path(database))
 
 
 def _write(found: DecisionLog, stream: TextIO) -> None:

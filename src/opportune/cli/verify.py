@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from opportune.cli.extras import missing_package
+from opportune.cli.journal_file import open_journal
 from opportune.cli.options import FORMAT_HELP, Format
 from opportune.cli.output import print_csv, print_json, print_table, progress_bar
-from opportune.errors import InputError, Problem
 
 try:
-    from opportune.service.journal import Journal
-    from opportune.service.postgres import PostgresJournal
     from opportune.service.replaying import Replay, replay
-    from opportune.service.settings import is_database_url, shown_place
-    from opportune.service.sqlite import SqliteJournal
+    from opportune.service.settings import shown_place
 except ModuleNotFoundError as error:
     raise missing_package(error, "opportune verify") from error
 
@@ -35,7 +31,7 @@ def verify(
 
     A running service owns its journal: verify a backup of it.
     """
-    journal = _open(database)
+    journal = open_journal(database)
     try:
         problems = list(journal.check())
         found: list[Replay] = []
@@ -73,11 +69,3 @@ def verify(
         print_table(shown_place(database), COLUMNS, text)
         print("\n".join(str(problem) for problem in problems) or "no problems found")
     return 1 if problems else 0
-
-
-def _open(database: str) -> Journal:
-    if is_database_url(database):
-        return PostgresJournal(database)
-    if not Path(database).is_file():
-        raise InputError(Problem("--database", database, "a journal's file"))
-    return SqliteJournal(Path(database))
