@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_written_to(
 ) -> None:
     (tmp_path / "file").write_text("")
     assert run(["fit", str(log), "--out", str(tmp_path / "file" / "deeper")]) == 1
-    assert "a folder that can be written to" in capsys.readouterr().err
+    assert "a place that can be written to" in capsys.readouterr().err
 
 
 def test_a_profile_and_shares_are_in_the_file(tmp_path: Path) -> None:

@@ -70,8 +70,10 @@ def test_all_bad_rows_are_told_together(tmp_path: Path) -> None:
         "log.outcome",
         "log.propensity",
     }
-    assert found["log.time"] == "no time in 1 row of log.csv: line 3"
-    assert found["log.propensity"] == "no such probability in 2 rows of log.csv: line 9, 10"
+    assert found["log.time"] == ("no time in 1 row of log.csv: line 3 holds 'soon'")
+    assert found["log.propensity"] == (
+        "no such probability in 2 rows of log.csv: line 9, 10; the first holds 0.0"
+    )
     kept = read_log(path, None, LogRules(bad_rows="drop", too_short="one-step"))
     assert kept.n_tasks == 3  # lines 2, 6 and 7
     assert told(kept).count("left out") >= 5
@@ -161,7 +163,7 @@ def test_dates_are_seconds_from_midnight_and_make_days(tmp_path: Path) -> None:
     path = write_log(
         tmp_path / "log.csv",
         "time,server,start,end",
-        "2026-03-01T08:00:00,x,2026-03-01 08:00:10,2026-03-01T08:01:10",
+        "2026-03-01T09:00:00+01:00,x,2026-03-01 08:00:10Z,2026-03-01T08:01:10Z",
         "2026-03-02T00:00:01+00:00,y,2026-03-02T00:00:02Z,2026-03-02T00:00:04Z",
     )
     log = read_log(path)
@@ -178,7 +180,7 @@ def test_dates_and_numbers_do_not_mix(tmp_path: Path) -> None:
         "2026-03-02,x,1",
         "17,x,1",
     )
-    assert problems(path)["log.time"] == "no time in 1 row of log.csv: line 4"
+    assert problems(path)["log.time"] == ("no time in 1 row of log.csv: line 4 holds '17'")
 
 
 def test_a_clock_of_the_day(tmp_path: Path) -> None:

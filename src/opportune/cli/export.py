@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from opportune.cli.fit import COLUMNS_HELP, DEFAULT_READ, LOG_HELP, ReadOptions
 from opportune.cli.output import print_note, progress_bar
 from opportune.errors import InputError, Problem
+from opportune.experiments.storing import check_apart, check_place
 from opportune.learning.evaluation.decisions import decisions_of, left_out_text
 from opportune.learning.evaluation.exporting import write_bandit_feedback, write_vowpal
 from opportune.learning.fit.columns import read_columns
@@ -37,6 +38,8 @@ def export(
     path = log.with_suffix(ending) if out is None else out
     if to == "obp" and path.suffix.lower() != ".npz":
         raise InputError(Problem("--out", str(path), "a file ending in .npz"))
+    check_apart(path, log)
+    check_place(path)
     with progress_bar(f"exporting {log.name}"):
         found = read_log(
             log,

@@ -21,8 +21,9 @@ from opportune.cli.output import (
 from opportune.experiments.fit_limits import limit_cautions
 from opportune.experiments.judging import TRAIN
 from opportune.experiments.settings import Progress
+from opportune.experiments.storing import check_apart, check_place
 from opportune.learning.fit.columns import read_columns
-from opportune.learning.fit.files import SCORE_COLUMNS, fit_record, score_rows, write_fit
+from opportune.learning.fit.files import FIT_FILES, SCORE_COLUMNS, fit_record, score_rows, write_fit
 from opportune.learning.fit.instance import Fit, FitSettings, fit_log
 from opportune.learning.fit.log import LogRules, read_log
 
@@ -150,6 +151,10 @@ def fit(
 ) -> None:
     """Estimate rates, durations and scores from a log, each with how sure it is."""
     write_report = report_writer(output.report, "fit")
+    if out is not None:
+        for name in FIT_FILES:
+            check_apart(out / name, log)
+            check_place(out / name)
     with progress_bar(f"fitting {log.name}") as progress:
         result = fitted(log, columns, read, (options, options.seed), progress)
     for text in result.cautions:

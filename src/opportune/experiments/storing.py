@@ -48,6 +48,48 @@ def put(path: Path, content: bytes, option: str = "--out") -> None:
         ) from error
 
 
+def check_place(path: Path, option: str = "--out") -> None:
+    """Refuse a path that cannot be written, before the work that it is for; nothing is made.
+
+    Raises:
+        InputError: If it is a folder, or there can be no file at its place.
+    """
+    above = next(one for one in (path.absolute().parents) if one.exists())
+    if path.is_dir():
+        told = "is a folder"
+    elif not above.is_dir():
+        told = f"{above} is no folder"
+    elif not os.access(above, os.W_OK):
+        told = f"the folder {above} cannot be written to"
+    else:
+        return
+    raise InputError(
+        Problem(
+            option,
+            f"{path}: {told}",
+            "a place that can be written to",
+            "name a file in a folder that you may write to",
+        )
+    )
+
+
+def check_apart(path: Path, source: Path, option: str = "--out") -> None:
+    """Refuse to write over the file that is read.
+
+    Raises:
+        InputError: If both are one file.
+    """
+    if path.exists() and source.exists() and path.samefile(source):
+        raise InputError(
+            Problem(
+                option,
+                f"{path} is the file that is read",
+                "another file",
+                "it would be overwritten; name another",
+            )
+        )
+
+
 def csv_bytes(rows: Sequence[dict[str, Any]]) -> bytes:
     """Rows as CSV with a header: columns of the first row; None and what is missing are empty."""
     stream = io.StringIO()

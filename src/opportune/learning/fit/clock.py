@@ -28,24 +28,26 @@ COMPACT = (("%y%m%d", 6), ("%Y%m%d", 8))
 
 
 class Times(NamedTuple):
-    """A column of times: values (NaN where empty), which cells could not be read."""
+    """A column of times: values (NaN where empty), which cells could not be read, their kind."""
 
     value: Float
     bad: Bool
     dated: bool
+    zoned: bool  # dates with an offset from UTC
 
 
 def read_times(cells: Sequence[Any], day: float | None = None) -> Times:
     """Numbers, or seconds since the year 1 (UTC) of dates; a column may not mix the two.
 
-    Cells of the kind that is rarer in the column are bad.
+    Cells of the kind that is rarer in the column are bad; dates with an offset from UTC and dates
+    without one are two kinds.
 
     Args:
         cells: The cells.
         day: Units in a day, where clocks such as ``8:05:00`` are numbers; None where they are not.
     """
     value = np.full(len(cells), np.nan)
-    dated = np.zeros(len(cells), dtype=np.bool_)
+    dated, zoned = np.zeros((2, len(cells)), dtype=np.bool_)
     bad = np.zeros(len(cells), dtype=np.bool_)
     for i, cell in enumerate(cells):
         if is_empty(cell):
@@ -59,12 +61,14 @@ def read_times(cells: Sequence[Any], day: float | None = None) -> Times:
         if moment is None:
             bad[i] = True
         else:
-            value[i], dated[i] = _seconds(moment), True
+            value[i], dated[i], zoned[i] = _seconds(moment), True, moment.tzinfo is not None
     filled = ~np.isnan(value) & ~bad
     mostly_dates = bool(2 * dated.sum() > filled.sum())
     bad |= filled & (dated != mostly_dates)
+    mostly_zoned = mostly_dates and bool(2 * zoned.sum() > dated.sum())
+    bad |= filled & dated & (zoned != mostly_zoned)
     value[bad] = np.nan
-    return Times(value, bad, mostly_dates)
+    return Times(value, bad, mostly_dates, mostly_zoned)
 
 
 def compact_dates(value: Float) -> Float | None:

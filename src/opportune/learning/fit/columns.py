@@ -213,6 +213,9 @@ def _pairs(text: str) -> dict[str, Any]:
             raise InputError(
                 Problem("--columns", shorten(pair), "role=column pairs by commas, or a .toml file")
             )
+        if role in found:
+            told = f"{role} is given twice"
+            raise InputError(Problem("--columns", told, "every role once", "leave one of them out"))
         if role in ("context", "wait", "nobody", "every_outcome"):
             found[role] = column.split("+")
         elif role == "day":

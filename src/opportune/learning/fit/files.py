@@ -29,6 +29,9 @@ from opportune.model.saving import save_day, save_instance
 SCHEMA = 1
 """Version of ``fit.json``."""
 
+FIT_FILES = ("instance.toml", "scores.csv", "fit.json")
+"""What every fit writes, the instance first."""
+
 SCORE_COLUMNS = ("task", "server", "score", "low", "high", "outcomes", "mean", "services")
 
 
@@ -48,7 +51,7 @@ def write_fit(fit: Fit, folder: str | Path, command: str = "", shares: bool = Fa
         InputError: If the folder cannot be written to.
     """
     folder = Path(folder)
-    made = [folder / "instance.toml", folder / "scores.csv", folder / "fit.json"]
+    made = [folder / name for name in FIT_FILES]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         day = fitted_day(fit, shares)

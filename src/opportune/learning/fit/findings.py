@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem
+from opportune.errors import InputError, Problem, shorten
 from opportune.model.spelling import counted
 
 FIRST_LINES = 3
@@ -70,7 +71,12 @@ class Findings:
             self.found.append(Finding(what, int(rows.sum()), first, treatment))
 
     def refuse(
-        self, column: str, what: str, rows: NDArray[np.bool_], told: tuple[str, str]
+        self,
+        column: str,
+        what: str,
+        rows: NDArray[np.bool_],
+        told: tuple[str, str],
+        cells: Sequence[object] | NDArray[Any] | None = None,
     ) -> None:
         """Rows that cannot be used; nothing if there are none.
 
@@ -79,6 +85,7 @@ class Findings:
             what: What is wrong.
             rows: (n,) which rows.
             told: What was expected, and the remedy.
+            cells: (n,) what the column holds; the first bad one is told.
         """
         if rows.any():
             first = ", ".join(map(str, self.lines[rows][:FIRST_LINES]))
@@ -86,6 +93,9 @@ class Findings:
             value = (
                 f"{what} in {counted(int(rows.sum()), 'row')} of {self.file}: line {first}{more}"
             )
+            if cells is not None:
+                held = shorten(cells[int(np.flatnonzero(rows)[0])])
+                value += f" holds {held}" if int(rows.sum()) == 1 else f"; the first holds {held}"
             self.bad.append((Problem(f"log.{column}", value, told[0], told[1]), rows))
 
     def usable(self, drop: bool) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class Reader:
     findings: Findings
     day: float | None = None
     """Units in a day where times are clocks, which then may be written as such."""
+    zoned: dict[str, bool] = field(default_factory=dict)
+    """Role of a column of dates and times -> whether they have an offset from UTC."""
 
     @property
     def n(self) -> int:
@@ -65,7 +67,7 @@ class Reader:
         blank = np.array([text != text.strip() for text in texts], dtype=np.bool_)
         remedy = "blanks make two spellings of one name: remove them"
         told = ("names without leading or trailing blanks", remedy)
-        self.findings.refuse(role, "blanks around a name", blank, told)
+        self.findings.refuse(role, "blanks around a name", blank, told, texts)
         return texts
 
     def numbers(self, role: str) -> Float:
@@ -82,24 +84,39 @@ class Reader:
             value[i] = np.nan if bad[i] or found is None else found
         told = (f"a number within {LARGEST_VALUE:g}, or an empty cell", "")
         column = role.removeprefix(CONTEXT).removeprefix(RECORDED).removeprefix(WAIT)
-        self.findings.refuse(column, "no such number", bad, told)
+        self.findings.refuse(column, "no such number", bad, told, self.cells(role))
         return value
 
     def times(self, role: str) -> Times:
         """The cells of a role as times, those that cannot be read refused."""
         clocks = None if role == "date" else self.day
         found = read_times(self.cells(role), clocks)
-        expected = "a number or an ISO date and time, the same kind in all rows"
+        expected = (
+            "a number or an ISO date and time, the same kind in all rows, with an offset from UTC "
+            "in all or in none"
+        )
         if clocks is not None:
             expected = "a number or a clock such as 8:05:30"
-        self.findings.refuse(role, "no time", found.bad, (expected, ""))
+        self.findings.refuse(role, "no time", found.bad, (expected, ""), self.cells(role))
         self.refuse_large(role, found.value)
+        if found.dated:
+            self._refuse_other_zone(role, found)
         return found
+
+    def _refuse_other_zone(self, role: str, found: Times) -> None:
+        """Refuse dates that have an offset from UTC where those of another column have none."""
+        self.zoned[role] = found.zoned
+        first = next(iter(self.zoned))
+        words = {True: "an offset from UTC", False: "no offset from UTC"}
+        if found.zoned != self.zoned[first]:
+            told = (f"{words[self.zoned[first]]}, as in the column of '{first}'", "")
+            rows = ~np.isnan(found.value)
+            self.findings.refuse(role, words[found.zoned], rows, told, self.cells(role))
 
     def refuse_large(self, role: str, value: Float) -> None:
         """Refuse times and durations that no clock shows."""
         told = (f"times within {LARGEST:g} units", "is the unit of time the right one?")
-        self.findings.refuse(role, "too large a number", np.abs(value) > LARGEST, told)
+        self.findings.refuse(role, "too large a number", np.abs(value) > LARGEST, told, value)
 
 
 def _name(cell: Any) -> str:

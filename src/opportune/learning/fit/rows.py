@@ -237,15 +237,15 @@ def _short(findings: Findings, duration: Float, ended: Bool, too_short: str) -> 
     """Which rows to leave out; by the rule, zero and negative durations are refused or kept."""
     dropped = np.zeros(len(duration), dtype=np.bool_)
     done = {"one-step": "counted as one step", "drop": "left out"}
-    for what, rows in (
-        ("negative duration", ended & (duration < 0)),
-        ("zero duration", ended & (duration == 0)),
+    for what, rows, cells in (
+        ("negative duration", ended & (duration < 0), duration),
+        ("zero duration", ended & (duration == 0), None),
     ):
         if too_short == "refuse":
             remedy = (
                 "--too-short one-step counts them as one step, --too-short drop leaves them out"
             )
-            findings.refuse("duration", what, rows, ("durations above 0", remedy))
+            findings.refuse("duration", what, rows, ("durations above 0", remedy), cells)
         else:
             findings.note(what, rows, done[too_short])
             dropped |= rows & (too_short == "drop")
@@ -259,7 +259,7 @@ def _outcomes(reader: Reader, served: Bool) -> tuple[Float, Float]:
     )
     outside = served & ~np.isnan(propensity) & ~((propensity > 0) & (propensity <= 1))
     told = ("a probability above 0 and at most 1", "")
-    reader.findings.refuse("propensity", "no such probability", outside, told)
+    reader.findings.refuse("propensity", "no such probability", outside, told, propensity)
     return np.where(served, outcome, np.nan), np.where(served, propensity, np.nan)
 
 
