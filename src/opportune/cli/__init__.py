@@ -112,6 +112,10 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         sys.stderr.close()
         return 0
+    except MemoryError:
+        told = "memory: not enough for this; expected a smaller problem. Ask for fewer of what you "
+        errors.print(f"error: {told}raised: servers, types, steps or --workers", style="red")
+        return 1
     except OSError as error:
         errors.print(f"error: output: {error.strerror or error}", style="red", markup=False)
         return 1

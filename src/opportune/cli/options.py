@@ -34,7 +34,11 @@ FORMAT_HELP = "How to print: table, json or csv."
 
 def _whole(kind: Any, tokens: Sequence[Token]) -> int:
     """A whole number as written: 2.9 is refused, not rounded."""
-    return int(tokens[0].value)
+    try:
+        return int(tokens[0].value)
+    except ValueError as error:
+        told = f"{tokens[0].value!r} is no whole number; write 1000, not 1e3 or 1000.0"
+        raise ValueError(told) from error
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from opportune.errors import InputError, MissingExtraError, Problem
 from opportune.experiments.settings import Progress as ProgressCallback
-from opportune.experiments.storing import put
+from opportune.experiments.storing import check_place, put
 
 command_line: ContextVar[str] = ContextVar("command_line", default="")
 """The command as the user typed it, for the provenance of a report."""
@@ -145,6 +145,7 @@ def report_writer(path: Path | None, kind: str = "report") -> Callable[[Any, str
         return lambda result, title: None
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(Problem("--report", str(path), "a path that ends in .html"))
+    check_place(path, "--report")
     try:
         report = importlib.import_module(EXTRAS[kind])
     except ModuleNotFoundError as error:

@@ -19,6 +19,7 @@ from opportune.experiments.bounds import Bound, bound_at, further_bounds
 from opportune.experiments.prices import Blocking, blocking_of, choose_prices
 from opportune.experiments.records import plan_record
 from opportune.experiments.settings import Progress
+from opportune.experiments.storing import check_place
 from opportune.model.files import load_instance, load_sparse
 from opportune.model.loss import LossInstance
 from opportune.policies.loss.lag import Lag
@@ -88,6 +89,8 @@ def plan(
     """Price an instance: what each server's time is worth, who should get what, the bound."""
     if out is not None and out.suffix != ".json":
         raise InputError(Problem("--out", str(out), "a path that ends in .json"))
+    if out is not None:
+        check_plan_place(out)
     sparse = load_sparse(instance, load)
     if sparse is not None:
         with progress_bar(f"pricing {sparse.name}") as progress:
@@ -137,6 +140,21 @@ def _pairs(prices: Relaxation) -> list[tuple[Any, ...]]:
     ]
 
 
+def check_plan_place(out: Path) -> None:
+    """Refuse a place for a plan that cannot be written, or holds another file.
+
+    Raises:
+        InputError: Then. An .npz without the .json of a plan beside it is not a plan's.
+    """
+    arrays = out.with_suffix(".npz")
+    for path in (out, arrays):
+        check_place(path)
+    if arrays.exists() and not out.exists():
+        told = f"{arrays} is there, without the {out.name} of a plan"
+        remedy = "it would be overwritten; name another, or remove it"
+        raise InputError(Problem("--out", told, "a name whose .npz is free", remedy))
+
+
 def _write(out: Path, record: dict[str, Any], prices: Relaxation) -> None:
     """JSON for people and diffs, NPZ with full precision arrays."""
     instance = prices.instance
@@ -155,7 +173,8 @@ def _write(out: Path, record: dict[str, Any], prices: Relaxation) -> None:
             free_fraction=prices.free_fraction,
         )
     except OSError as error:
-        raise InputError(Problem("--out", str(out), "a place to write to", str(error))) from error
+        told = f"{out}: {error.strerror or error}"
+        raise InputError(Problem("--out", told, "a place that can be written to")) from error
     print_note(f"plan: {out}, {out.with_suffix('.npz').name}")
 
 

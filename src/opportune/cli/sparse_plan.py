@@ -116,7 +116,8 @@ def _write(out: Path, record: dict[str, Any], prices: SparsePrices) -> None:
             order=order,
         )
     except OSError as error:
-        raise InputError(Problem("--out", str(out), "a place to write to", str(error))) from error
+        told = f"{out}: {error.strerror or error}"
+        raise InputError(Problem("--out", told, "a place that can be written to")) from error
     print_note(f"plan: {out}, {out.with_suffix('.npz').name}")
 
 

@@ -57,7 +57,8 @@ class SplitGrid:
             object.__setattr__(self, name, values)
             if not values:
                 raise InputError(Problem(name, "none given", "at least one"))
-            twice = sorted({str(one) for one in values if values.count(one) > 1})
+            named = ["never" if one is None else str(one) for one in values]
+            twice = sorted({one for one in named if named.count(one) > 1})
             if twice:
                 raise InputError(Problem(name, shorten(", ".join(twice)), "every value once"))
         for one in self.tries:

@@ -25,7 +25,7 @@ from opportune.model.catalog import (
     stretched,
 )
 from opportune.model.day import Day, absences_of_shifts
-from opportune.model.loss import LossInstance
+from opportune.model.loss import LossInstance, load_problem
 from opportune.model.spelling import did_you_mean
 from opportune.model.tables import read_sheet
 
@@ -83,6 +83,9 @@ def catalog_day(day_id: str, load: float | None, shifts: bool = True) -> Day:
         raise InputError(Problem("instance", repr(day_id), told, did_you_mean(weekday, days)))
     if load is None:
         raise InputError(Problem("load", "not given", "a load, for example --load 0.7"))
+    problem = load_problem(load)
+    if problem is not None:
+        raise InputError(problem)
     periods, minutes, rates = build(weekday)
     return _at_load(f"{name}@{weekday}", (periods, minutes, rates), load, shifts)
 

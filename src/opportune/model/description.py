@@ -197,6 +197,9 @@ def read_description(data: Mapping[str, Any], base: Path, name: str) -> Draft:
         found["duration"] *= len(found["match_reward"])  # one for all, however many there are
     found["name"] = data.get("name", name)
     for problem in loss_problems(found):
+        if problem.field == "arrival_rate" and "type_share" in data:  # as the user wrote it
+            value = problem.value.replace(" rates", " shares")
+            problem = replace(problem, field="type_share", value=value)
         parts.refuse(problem)
     parts.finish()
     return Draft(LossInstance(**found), "type_share" in data, profile, duty)

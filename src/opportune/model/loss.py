@@ -195,9 +195,9 @@ class LossInstance:
             InputError: If ``load`` is not positive, all rates are 0, or the scaled rates
                 sum to more than one per step.
         """
-        number = isinstance(load, (int, float, np.integer, np.floating))
-        if isinstance(load, bool) or not number or not 0 < load < math.inf:
-            raise InputError(Problem("load", shorten(load), "a number above 0"))
+        problem = load_problem(load)
+        if problem is not None:
+            raise InputError(problem)
         if not self.load > 0:
             raise InputError(
                 Problem("arrival_rate", "all zero", "a positive rate to scale to a load")
@@ -318,6 +318,14 @@ def _names(given: Any, word: str, n: int) -> Any:
     if given is None:
         return numbered(word, n)
     return tuple(given) if isinstance(given, (list, np.ndarray)) else given
+
+
+def load_problem(load: Any) -> Problem | None:
+    """A problem if ``load`` is not a finite number above 0."""
+    number = isinstance(load, (int, float, np.integer, np.floating)) and not isinstance(load, bool)
+    if number and 0 < load < math.inf:
+        return None
+    return Problem("load", shorten(load), "a number above 0")
 
 
 def loss_problems(values: Mapping[str, Any]) -> list[Problem]:

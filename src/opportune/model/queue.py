@@ -27,6 +27,8 @@ from opportune.model.contexts import ContextLaw, ContextPool, SignedContexts, Un
 Float = NDArray[np.float64]
 
 MAX_HORIZON = 10**8
+MAX_SERVERS = 10**4
+MAX_DIMENSION = 2000
 """Longest run, in steps: its streams are held in memory."""
 
 KNOWLEDGE = ("rates", "outcomes", "servers")
@@ -198,7 +200,7 @@ def _number_problems(instance: QueueInstance) -> list[Problem]:
         if not number or isinstance(value, bool) or not least <= value <= most:
             expected = f"a number from {least:g} to {most:g}"
             problems.append(Problem(name, shorten(value), expected))
-    for name, largest in (("n_servers", 10**4), ("horizon", MAX_HORIZON)):
+    for name, largest in (("n_servers", MAX_SERVERS), ("horizon", MAX_HORIZON)):
         value = getattr(instance, name)
         whole = is_whole(value)
         if not whole or not 1 <= value <= largest:

@@ -11,13 +11,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import InputError, Problem, is_whole, shorten
+from opportune.errors import InputError, Problem, shorten, whole_problems
 from opportune.kernels.contexts import PROBE, WEIGHT, draw_uniform_contexts
 from opportune.kernels.streams import words
 from opportune.model.checks import number_problem
 from opportune.model.contexts import SignedContexts, UniformContexts
 from opportune.model.loss import numbered
-from opportune.model.queue import LEAST_CURVATURE, MAX_HORIZON, QueueInstance
+from opportune.model.queue import (
+    LEAST_CURVATURE,
+    MAX_DIMENSION,
+    MAX_HORIZON,
+    MAX_SERVERS,
+    QueueInstance,
+)
 from opportune.model.streams import stream_key
 
 Float = NDArray[np.float64]
@@ -76,10 +82,15 @@ def hard_instance(
     Raises:
         InputError: If there is no slack, lambda >= 1/2, or a number is out of range.
     """
-    whole = (("horizon", horizon, 2), ("dimension", dimension, 1), ("servers", n_servers, 2))
-    for name, value, least in whole:
-        if not is_whole(value) or not least <= value <= MAX_HORIZON:
-            raise InputError(Problem(name, shorten(value), f"a whole number, at least {least}"))
+    problems = whole_problems(
+        (
+            ("horizon", horizon, 2, MAX_HORIZON),
+            ("dimension", dimension, 1, MAX_DIMENSION),
+            ("servers", n_servers, 2, MAX_SERVERS),
+        )
+    )
+    if problems:
+        raise InputError(problems)
     number = isinstance(arrival_rate, (int, float)) and not isinstance(arrival_rate, bool)
     if not number or not 0 <= arrival_rate < 0.5:
         expected = "a number from 0 and below 1/2, since every task's best rate is just above 1/2"
@@ -149,10 +160,15 @@ class QueueGenerator:
                 Problem("curvature", shorten(self.curvature), "a number of at least 4")
             )
         UniformContexts(logit(best), largest_logit(self.curvature))
-        for name, least in (("n_servers", 1), ("entries", 1), ("horizon", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not value >= least:
-                raise InputError(Problem(name, shorten(value), "a whole number of at least 1"))
+        problems = whole_problems(
+            (
+                ("n_servers", self.n_servers, 1, MAX_SERVERS),
+                ("entries", self.entries, 1, MAX_DIMENSION),
+                ("horizon", self.horizon, 1, MAX_HORIZON),
+            )
+        )
+        if problems:
+            raise InputError(problems)
 
     @property
     def disjoint(self) -> bool:

@@ -72,8 +72,9 @@ def solve_interior(problem: ServerProblem, tolerance: float) -> InteriorSolution
     best = _reached(problem, point, left, 0)
     for iteration in range(1, MAX_ITERATIONS + 1):
         try:
-            moved = _advance(problem, point, (left, factor(problem, point)))
-        except np.linalg.LinAlgError:
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                moved = _advance(problem, point, (left, factor(problem, point)))
+        except (np.linalg.LinAlgError, FloatingPointError):  # rates of 1e-300: no step from here
             return best
         if moved is None:
             return best
