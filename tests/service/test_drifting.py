@@ -11,11 +11,11 @@ from scipy.stats import poisson
 from opportune.learning.fit.drift import noticed
 from opportune.service.applying import apply
 from opportune.service.arrivals import BUCKETS, new_arrivals
-from opportune.service.commands import CreateTask, PutPlan, PutPool
+from opportune.service.commands import CreateTask, PutPlan, PutPool, PutTaskType
 from opportune.service.drifting import baseline, measured_rates, rate_drift, rate_test
 from opportune.service.events import TaskCreated
 from opportune.service.planning import plan_pool
-from opportune.service.resources import PoolSettings
+from opportune.service.resources import PoolSettings, TaskTypeSettings
 from tests.service.pools import Pool, pool_of
 
 WINDOW = 6_400.0
@@ -109,6 +109,18 @@ def test_a_change_that_is_certain_but_small_is_let_be() -> None:
     arrive(pool, {**many, "b": 1.15 * many["b"]}, 0.0, 1_000.0)
     assert drift(pool, 1_000.0, least=0.1) == ""
     assert drift(pool, 1_000.0, least=0.01).startswith("rates drifted: b")
+
+
+def test_a_type_counts_by_the_servers_that_its_tasks_need() -> None:
+    """b is a fifth of the load, at one server a task; a's tasks need the pool's two."""
+    pool = planned(k=2)
+    one = TaskTypeSettings(id="b", rate=RATES["b"], mean_duration=4.0, k=1)
+    pool.ok(PutTaskType(settings=one))
+    many = {name: 100 * rate for name, rate in RATES.items()}
+    pool.state.plans["plan"].arrival_rate[:] = many.values()
+    arrive(pool, {**many, "b": 1.5 * many["b"]}, 0.0, 1_000.0)
+    assert drift(pool, 1_000.0, least=0.12) == ""
+    assert drift(pool, 1_000.0, least=0.08).startswith("rates drifted: b")
 
 
 def test_what_came_before_a_plan_is_not_held_against_it() -> None:

@@ -60,6 +60,9 @@ def declared_of(state: State) -> Declared:
     """What sub-pools follow, from the state of a whole that exists.
 
     Plans that look at the headcount are left out: a sub-pool knows only its own.
+
+    Raises:
+        ValueError: If the whole has no settings.
     """
     settings = state.settings
     if settings is None:

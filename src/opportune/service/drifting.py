@@ -151,8 +151,8 @@ def rate_drift(state: State, plan: PlanDocument, now: float, least: float) -> st
             tests += [] if test is None else [test]
     drifted = noticed(tests)
     work = dict(zip(plan.task_types, plan.mean_duration or [1.0] * len(rate), strict=True))
-    for settings in state.types:
-        work[settings.id] = work.get(settings.id, 0.0) * (settings.k or 1)
+    for settings, k in zip(state.types, state.servers_per_task, strict=True):
+        work[settings.id] = work.get(settings.id, 0.0) * k
     load = sum(rate[name] * seconds * work[name] for name in rate)
     change = sum(abs(one.after - one.before) * work[one.what] for one in drifted)
     if not drifted or change <= least * load:

@@ -36,8 +36,7 @@ def create_task(turn: Turn, command: CreateTask) -> Reply:
         raise Refused(
             "not-found", "task_type", f"there is no task type {command.task_type!r}", "create it"
         )
-    own = state.types[v]
-    k = command.k if command.k is not None else own.k if own.k is not None else settings.k
+    k = command.k if command.k is not None else state.k_of(v)
     if command.pins or command.conflicts:
         _check_servers(state, v, k, command)
     _check_capacity(state, v, k, command)

@@ -167,8 +167,7 @@ def _load(
     state: State, rate: list[float | None], duration: list[float | None]
 ) -> tuple[float, float]:
     """The load, and up to which it is believed."""
-    own = 1 if state.settings is None else state.settings.k
-    k = [settings.k if settings.k is not None else own for settings in state.types]
+    k = state.servers_per_task
     slots = sum(server.settings.capacity for server in state.servers if server.present)
     if not slots or not k:
         return 0.0, 1.0

@@ -67,7 +67,17 @@ class Made(NamedTuple):
 
 
 def price_job(state: State, name: str, how: tuple[PlanJob, Run, float]) -> Made:
-    """Make a plan of a copy of a pool; in the planner's thread."""
+    """Make a plan of a copy of a pool; in the planner's thread.
+
+    Args:
+        state: The copy (:func:`declared`).
+        name: Of the plan.
+        how: The job, its progress, and the seconds of the pool's clock.
+
+    Raises:
+        PlanCanceledError: If nobody wants the plan any more.
+        OpportuneError: If no plan comes of it.
+    """
     job, run, now = how
     stop = Stop(seconds=job.seconds, progress=run.tell, catch_interrupt=False)
     run.tell(float("inf"), "reading the pool")

@@ -67,12 +67,11 @@ def instance_of(state: State, measured: Float | None = None) -> tuple[LossInstan
     if rate.sum() > 0:
         step = min(step, BUSIEST / float(rate.sum()))
     present = [r for r, server in enumerate(state.servers) if server.present]
-    default_k = 1 if state.settings is None else state.settings.k
     instance = loss_instance(
         np.nan_to_num(scores_of(state)[:, present], nan=0.0),
         rate * step,
         [Geometric(max(float(m), 1.0)) for m in mean / step],
-        [settings.k if settings.k is not None else default_k for settings in state.types],
+        state.servers_per_task,
         allowed=permitted(state)[:, present],
         task_types=[settings.id for settings in state.types],
         servers=[state.servers[r].settings.id for r in present],

@@ -26,8 +26,7 @@ def rank(state: State, request: RankRequest, now: float, draws: Words) -> Answer
         return Answer(events=[], problem=problem)
     routing = routing_of(state)
     v = state.type_index[request.task_type]
-    own = state.types[v].k
-    k = request.k if request.k is not None else own if own is not None else state.settings.k
+    k = request.k if request.k is not None else state.k_of(v)
     n = len(state.servers)
     excluded: list[str] = []
     scores: dict[int, float] = {}

@@ -228,6 +228,18 @@ class State:
         return self.plans[self.history[-1]] if self.history else None
 
     @property
+    def servers_per_task(self) -> list[int]:
+        """(V,) k of each type: its own, else the pool's."""
+        return [self.k_of(v) for v in range(len(self.types))]
+
+    def k_of(self, v: int) -> int:
+        """How many servers a task of a type needs, unless it says so itself."""
+        own = self.types[v].k
+        if own is not None:
+            return own
+        return 1 if self.settings is None else self.settings.k
+
+    @property
     def n_tasks_open(self) -> int:
         """Tasks that are not over."""
         return len(self.tasks) - len(self.ended)

@@ -63,7 +63,7 @@ def blocking(state: State, asides: Set[str]) -> Blocking:
         return Blocking(None, ["the pool is split, the declared rates are those of all parts"])
     if settings.mode == "queue":
         return Blocking(None, ["queue mode: tasks wait, none is dropped"])
-    needs = {one.k if one.k is not None else settings.k for one in state.types}
+    needs = set(state.servers_per_task)
     if len(needs) > 1:
         return Blocking(None, ["task types need different numbers of servers"])
     offered = 0.0
