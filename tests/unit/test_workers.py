@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -195,6 +197,27 @@ def test_a_damaged_file_is_run_again(tmp_path: Path, damage: bytes) -> None:
         whole = path.read_bytes()
         path.write_bytes(damage or whole[: len(whole) // 2])
     assert bits([compare(LOADS[0], settings)]) == bits([before])
+
+
+def edited(path: Path, change: Callable[[str, np.ndarray], np.ndarray]) -> None:
+    """Write a kept file again, its arrays changed."""
+    with np.load(path) as arrays:
+        found = {name: change(name, arrays[name]) for name in arrays.files}
+    np.savez(path, **found)  # type: ignore[arg-type]
+
+
+def test_a_file_that_was_edited_or_renamed_is_run_again(tmp_path: Path) -> None:
+    """NaN in it was a table of NaN, another replication's file was counted twice."""
+    settings = replace(SMALL, keep=tmp_path)
+    before = compare(LOADS[0], settings)
+    paths = sorted(tmp_path.glob("*.npz"))
+    edited(paths[0], lambda name, one: one * np.nan if name == "reward" else one)
+    edited(paths[1], lambda name, one: one[:1] if name == "reward" else one)
+    shutil.copy(paths[3], paths[2])
+    assert bits([compare(LOADS[0], settings)]) == bits([before])
+    ran = [path.read_bytes() for path in paths]
+    assert bits([compare(LOADS[0], settings)]) == bits([before])
+    assert [path.read_bytes() for path in paths] == ran
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:

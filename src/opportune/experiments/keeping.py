@@ -2,7 +2,8 @@
 
 A file is named after a hash of everything that decides its content: the instance, the plans, the
 run and the code that computes. One that is there is whole (it is written beside its place and
-moved), and its numbers are the very bits that were computed.
+moved), and its numbers are the very bits that were computed: a seal over its name and its arrays
+says so. A file that was damaged, edited or renamed counts as not there and is computed again.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opportune.experiments.code_version import code_version
 from opportune.experiments.storing import put
 from opportune.kernels.loss import Trace
+
+SEAL = "seal"
+"""Name of the array that holds the seal."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,13 @@ class Kept:
 
     def load(self, parts: Sequence[Any]) -> list[Trace] | None:
         """The traces of a replication, None if its file is not there or damaged."""
+        path = self.path(parts)
         try:
-            content = io.BytesIO(self.path(parts).read_bytes())
+            content = io.BytesIO(path.read_bytes())
             with np.load(content, allow_pickle=False) as arrays:
                 columns = [arrays[name] for name in Trace._fields]
+                if str(arrays[SEAL]) != _seal(path, columns):
+                    return None
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
         return [Trace(*one) for one in zip(*columns, strict=True)]
@@ -61,5 +69,16 @@ class Kept:
         columns = {
             name: np.array([getattr(trace, name) for trace in traces]) for name in Trace._fields
         }
+        path = self.path(parts)
+        columns[SEAL] = np.array(_seal(path, list(columns.values())))
         np.savez_compressed(content, **columns)  # type: ignore[arg-type]
-        put(self.path(parts), content.getvalue(), "--keep")
+        put(path, content.getvalue(), "--keep")
+
+
+def _seal(path: Path, columns: Sequence[NDArray[Any]]) -> str:
+    """A hash of a file's name and of its arrays."""
+    state = hashlib.sha256(path.stem.encode())
+    for column in columns:
+        state.update(f"{column.dtype}{column.shape}".encode())
+        state.update(np.ascontiguousarray(column).tobytes())
+    return state.hexdigest()
