@@ -73,6 +73,7 @@ def test_nothing_is_acknowledged_that_is_not_written(
         assert response.status_code == 503
         problem_of(response, "unavailable")
         assert state_hash(owner.state) == before
+        assert "full" in client.bad(503, "unavailable", "GET", "/readyz")["detail"]
         monkeypatch.undo()
         assert client.free() == {"s0", "s1", "s2"}
         made = client("POST", CREATE, {"task_type": "t"}, idempotency_key="k")

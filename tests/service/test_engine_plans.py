@@ -29,8 +29,8 @@ from opportune.service.commands import (
     ShadowPlan,
 )
 from opportune.service.events import decode, encode
-from opportune.service.planning import plan_document, plan_pool
 from opportune.service.plan_reading import plan_bodies
+from opportune.service.planning import plan_document, plan_pool
 from opportune.service.reading import decision_body, pool_body
 from opportune.service.resources import Array, PlanDocument, ScoreRow, ServerSettings
 from opportune.service.routing import GREEDY, PRIORS, RANDOM, STALE

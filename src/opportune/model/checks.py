@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import Problem, shorten
+from opportune.model.names import name_problem
 
 MAX_REWARD = 1e100
 """Largest match reward: beyond it products and sums leave the range of numbers."""
@@ -323,19 +324,9 @@ def name_problems(field: str, names: Any, n: int) -> list[Problem]:
                     f"{field}[{i}]", shorten(name), "text", f'write "{name}": 1 and "1" would mix'
                 )
             ]
-        if not name or name != name.strip():
-            return [
-                Problem(
-                    f"{field}[{i}]",
-                    repr(name),
-                    "a name without leading or trailing blanks",
-                    "blanks make two spellings of one name; remove them",
-                )
-            ]
-        if not name.isprintable():
-            return [
-                Problem(f"{field}[{i}]", repr(name), "printable characters", "remove the others")
-            ]
+        wrong = name_problem(f"{field}[{i}]", name)
+        if wrong is not None:
+            return [wrong]
     if len(set(names)) < n:
         double = sorted(name for name, count in Counter(names).items() if count > 1)
         return [Problem(field, ", ".join(double[:5]), "every name once", "rename the duplicates")]

@@ -43,6 +43,7 @@ class Complaint(Struct, frozen=True, kw_only=True):
         field: What is wrong, as the command names it.
         detail: One sentence for a person.
         remedy: What to change.
+        value: What the command says there, shortened; empty where it says nothing.
         expected_free: For ``no-capacity``: seconds of the pool's clock at which k permitted
             servers are expected to be free; None if nobody knows.
         body: The present state of what the command is about, if it exists.
@@ -52,6 +53,7 @@ class Complaint(Struct, frozen=True, kw_only=True):
     field: str
     detail: str
     remedy: str = ""
+    value: str = ""
     expected_free: float | None = None
     body: Any = None
 

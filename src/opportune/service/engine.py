@@ -27,7 +27,7 @@ from opportune.service import (
 from opportune.service.answers import Answer, Complaint
 from opportune.service.filling import fill
 from opportune.service.ranking import rank
-from opportune.service.refusing import Refused, Reply, nothing
+from opportune.service.refusing import Refused, Reply, nothing, with_value
 from opportune.service.state import State
 from opportune.service.timing import fire_due, next_deadline
 from opportune.service.turn import Turn, Words
@@ -71,13 +71,13 @@ def decide(state: State, command: commands.Command, now: float, draws: Words) ->
     try:
         reply = _HANDLERS[type(command)](turn, command)
     except Refused as refused:
-        return Answer(events=turn.events, problem=refused.complaint)
+        return Answer(events=turn.events, problem=with_value(refused.complaint, command))
     fill(turn)
     dealing_commands.leave(turn)
     return Answer(
         events=turn.events,
         body=reply.body(),
-        problem=reply.problem,
+        problem=None if reply.problem is None else with_value(reply.problem, command),
         created=reply.created,
         waiting=reply.waiting,
         repeated=reply.repeated,

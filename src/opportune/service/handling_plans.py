@@ -23,7 +23,7 @@ from opportune.service.filling import free_all
 from opportune.service.plan_checks import plan_problem
 from opportune.service.plan_jobs import CANCELED, FAILED, MOST_STARTS, PRICING, PlanJob
 from opportune.service.plan_reading import plan_of
-from opportune.service.refusing import Refused, Reply
+from opportune.service.refusing import Refused, Reply, check_name, refused
 from opportune.service.state import State
 from opportune.service.turn import Turn
 
@@ -38,6 +38,7 @@ def request_plan(turn: Turn, command: RequestPlan) -> Reply:
     state, name = turn.state, command.plan
     if name in state.plans or (name in state.jobs and state.jobs[name].state == PRICING):
         raise Refused("conflict", "id", f"there is a plan {name!r} already", "ask for another id")
+    check_name("id", name)
     if sum(job.state == PRICING for job in state.jobs.values()) >= MOST_PRICING:
         told = f"{MOST_PRICING} plans are being made already"
         raise Refused("conflict", "plan", told, "wait for one of them, or cancel it")
@@ -102,8 +103,9 @@ def put_plan(turn: Turn, command: PutPlan) -> Reply:
         raise Refused("conflict", "plan", f"plan {plan.id!r} exists with other content", "new id")
     problem = plan_problem(plan) if known is None and not command.checked else None
     if problem is not None:
-        raise Refused("invalid", problem.field, problem.value, f"expected {problem.expected}")
+        raise refused(problem)
     if known is None:
+        check_name("id", plan.id)
         turn.emit(PlanPut(time=turn.now, plan=plan, reason=command.reason))
     active = bool(state.history) and state.history[-1] == plan.id
     activates = command.activate and not active

@@ -31,7 +31,7 @@ from opportune.service.reading import (
     server_of,
     task_type_bodies,
 )
-from opportune.service.refusing import Refused, Reply, server_named
+from opportune.service.refusing import Refused, Reply, check_name, refused, server_named
 from opportune.service.state import OFFERED, State
 from opportune.service.turn import Turn
 
@@ -47,8 +47,10 @@ def put_pool(turn: Turn, command: PutPool) -> Reply:
         return Reply(body=lambda: pool_body(state, turn.now), repeated=True)
     problem = learner_problem(command.settings)
     if problem is not None:
-        told = f"{problem.value}, expected {problem.expected}"
-        raise Refused("invalid", problem.field, told)
+        raise refused(problem)
+    for name in command.settings.context:
+        if state.settings is None or name not in state.settings.context:
+            check_name("context", name)
     turn.emit(PoolPut(time=turn.now, pool=state.pool, settings=command.settings))
     turn.settings = command.settings
     free_all(turn)
@@ -60,6 +62,8 @@ def put_task_type(turn: Turn, command: PutTaskType) -> Reply:
     state, settings = turn.state, command.settings
     v = state.type_index.get(settings.id, len(state.types))
     created = v == len(state.types)
+    if created:
+        check_name("id", settings.id)
     repeated = not created and state.types[v] == settings
     if not repeated:
         turn.emit(TaskTypePut(time=turn.now, settings=settings))
@@ -73,6 +77,8 @@ def put_server(turn: Turn, command: PutServer) -> Reply:
     r = state.server_index.get(settings.id)
     known = None if r is None else state.servers[r]
     created = known is None or not known.present
+    if created:
+        check_name("id", settings.id)
     repeated = known is not None and known.present and known.settings == settings
     if not repeated:
         generation = 1 if known is None else known.generation + (not known.present)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from opportune.errors import InputError, Problem
@@ -31,6 +32,8 @@ BRAND = "opp"
 
 LOOK_AGAIN = 1.0
 """Seconds between two looks at what is kept."""
+
+_log = structlog.get_logger("keys")
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -140,13 +143,18 @@ class Keys(ABC):
     def look_again(self, now: float) -> None:
         """Read the keys if they have changed; looks at most once a second.
 
+        While they cannot be read, the keys are those that were read last, and the log says so.
+
         Args:
             now: Seconds of a clock that never goes back.
         """
         if now - self._looked >= LOOK_AGAIN:
             self._looked = now
             if self._have_changed():
-                self._read()
+                try:
+                    self._read()
+                except InputError as error:
+                    _log.error("the keys cannot be read: those read last hold", reason=str(error))
 
     @abstractmethod
     def _have_changed(self) -> bool: ...
@@ -186,7 +194,7 @@ class KeyFile(Keys):
         return _stamp(self.path) != self._stamp
 
     def _read(self) -> None:
-        self._stamp = _stamp(self.path)
+        stamp = _stamp(self.path)
         try:
             text = self.path.read_bytes() if self.path.exists() else b"[]"
             keys = msgspec.json.decode(text, type=list[ApiKey])
@@ -194,7 +202,7 @@ class KeyFile(Keys):
             raise InputError(
                 Problem("--keys", f"{self.path}: {error}", "a file written by `opportune keys`")
             ) from error
-        self._keys = {key.prefix: key for key in keys}
+        self._keys, self._stamp = {key.prefix: key for key in keys}, stamp
 
     def _add(self, key: ApiKey) -> None:
         self._read()

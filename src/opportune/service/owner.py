@@ -14,6 +14,7 @@ Everything here runs in the thread of the event loop; only the journal has a thr
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -45,6 +46,9 @@ Watch = Callable[[str, commands.Command, Answer, float], None]
 
 LONGEST_SLEEP = 30.0
 """Seconds after which a timer looks at the clock again: it may have been set."""
+
+UNREADY = 10.0
+"""Seconds after a failed write for which the pool is not ready; then somebody may try again."""
 
 DRAWS_AHEAD = 65_536
 """Bytes of randomness fetched at once."""
@@ -96,7 +100,9 @@ class PoolOwner:
         self._flight: list[Waiting] | None = None
         self._scheduled = False
         self._recovering = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = 0.0  # uvloop's handle of a timer that is due tells no time
+        self._unwritten = (-math.inf, "")
         self._changed = asyncio.Event()
         self._load()
 
@@ -262,6 +268,7 @@ class PoolOwner:
             self._fail(callers, error)
             return
         self.loaded.written = last
+        self._unwritten = (-math.inf, "")
         for waiting in callers:
             if waiting.key is not None:
                 self.keys.finish(waiting.key)
@@ -277,6 +284,7 @@ class PoolOwner:
     def _fail(self, callers: list[Waiting], error: BaseException) -> None:
         """Nothing of a write, and of what was decided upon it, has happened."""
         _log.error("a write failed", pool=self.pool, reason=str(error))
+        self._unwritten = (time.monotonic() + UNREADY, str(error))
         reply = unwritten(error, self._tenure is not None)
         for waiting in (*callers, *self._callers):
             if waiting.key is not None:
@@ -329,10 +337,10 @@ class PoolOwner:
         loop = asyncio.get_running_loop()
         at = loop.time() + min(max(when - now, 0.0), LONGEST_SLEEP)
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(at, self._tick)
+        self._timer, self._timer_at = loop.call_at(at, self._tick), at
 
     def _tick(self) -> None:
         self._timer = None
@@ -353,6 +361,12 @@ class PoolOwner:
         """Let those look again who wait for a record."""
         self._changed.set()
         self._changed.clear()
+
+    @property
+    def trouble(self) -> str:
+        """Why the pool cannot serve at the moment; empty if it can."""
+        until, told = self._unwritten
+        return self.failed or (told if time.monotonic() < until else "")
 
     @property
     def written(self) -> int:

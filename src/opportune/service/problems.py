@@ -16,7 +16,7 @@ PROBLEM_JSON = "application/problem+json"
 
 STATUS = {
     "invalid": (422, "A value is wrong"),
-    "malformed": (400, "The request is no well-formed JSON"),
+    "malformed": (400, "The request can not be read"),
     "unauthenticated": (401, "No valid API key"),
     "forbidden": (403, "Not allowed"),
     "not-found": (404, "There is no such thing"),
@@ -175,7 +175,7 @@ def _complaint(complaint: Complaint, now: float) -> Reply:
     wait = None if complaint.expected_free is None else max(complaint.expected_free - now, 0.0)
     headers = {} if wait is None else {"retry-after": str(max(int(-(-wait // 1)), 1))}
     dropped = isinstance(complaint.body, DecisionBody)
-    item = ProblemItem(complaint.field, "", complaint.detail, complaint.remedy)
+    item = ProblemItem(complaint.field, complaint.value, complaint.detail, complaint.remedy)
     return _reply(
         complaint.code,
         complaint.detail,

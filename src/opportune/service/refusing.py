@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from opportune.errors import Problem, shorten
+from opportune.model.names import name_problem
 from opportune.service.answers import Code, Complaint
 from opportune.service.naming import ASSIGNMENT, DECISION, TASK, number_in
 from opportune.service.reading import stored_decision
 from opportune.service.state import State, Task
+
+MOST_SHOWN = 10
+"""Entries of a list that a message shows."""
 
 
 class Refused(Exception):  # noqa: N818 - it never leaves the engine
@@ -31,6 +37,42 @@ class Reply(Struct, frozen=True, kw_only=True):
     created: bool = False
     waiting: bool = False
     repeated: bool = False
+
+
+def refused(problem: Problem, code: Code = "invalid") -> Refused:
+    """A problem as a refusal."""
+    told = f"{problem.value}; expected {problem.expected}"
+    return Refused(code, problem.field, told, problem.remedy)
+
+
+def check_name(field: str, name: str) -> None:
+    """Something new gets a name by the rule of files: it will be priced, shown and written.
+
+    What is there already, under a name that the rule forbids, keeps it.
+
+    Raises:
+        Refused: If the name breaks the rule.
+    """
+    problem = name_problem(field, name)
+    if problem is not None:
+        raise refused(problem)
+
+
+def with_value(complaint: Complaint, command: Struct) -> Complaint:
+    """A complaint with what the command says in the field that is wrong."""
+    value: Any = command
+    for part in complaint.field.split("."):
+        held = getattr(value, "settings", None)
+        value = getattr(value, part, getattr(held, part, None))
+    if value is None and complaint.field == "id":
+        value = getattr(command, "plan", None)
+    if value is None:
+        return complaint
+    if isinstance(value, Struct):
+        value = getattr(value, "id", "")
+    elif isinstance(value, list | tuple) and len(value) > MOST_SHOWN:
+        value = f"{len(value)} entries"
+    return msgspec.structs.replace(complaint, value=shorten(value))
 
 
 def nothing() -> None:

@@ -12,12 +12,13 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-PoolId = Annotated[
-    str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\Z", description="lower case, digits, - and _")
-]
+POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
+NAME_PATTERN = r"^[^\x00-\x1f\x7f]+\Z"
+
+PoolId = Annotated[str, Meta(pattern=POOL_PATTERN, description="lower case, digits, - and _")]
 Name = Annotated[
     str,
-    Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+\Z", description="printable"),
+    Meta(min_length=1, max_length=200, pattern=NAME_PATTERN, description="printable"),
 ]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
 PositiveSeconds = Annotated[float, Meta(gt=0.0, le=1e9)]

@@ -13,8 +13,9 @@ from litestar.handlers import BaseRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath
 
-from opportune.errors import OpportuneError, Problem
+from opportune.errors import OpportuneError, Problem, shorten
 from opportune.service.api.calls import Call, administer, carry_out, decoded
+from opportune.service.api.faults import check_query
 from opportune.service.commands import Command
 from opportune.service.journal import JournalError
 from opportune.service.problems import (
@@ -58,7 +59,7 @@ def call_of(request: ASGIConnection[Any, Any, Any, Any]) -> Call:
 
 
 def check_scope(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """A guard: the caller's key must be for what the handler does.
+    """A guard: the caller's key must be for what the handler does, which reads the whole query.
 
     Raises:
         RefusalError: If it is not.
@@ -66,6 +67,11 @@ def check_scope(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     scope = handler.opt.get("scope")
     if scope is not None:
         call_of(connection).allow(scope)
+        query = connection.scope["query_string"]
+        if query:
+            asked = handler.parsed_fn_signature.parameters
+            read = [one for one in asked if one not in ("request", *connection.path_params)]
+            check_query(query, read)
 
 
 def respond(reply: Reply) -> Response[Any]:
@@ -95,20 +101,22 @@ def on_refusal(request: AnyRequest, error: RefusalError) -> Response[Any]:
 
 def on_http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
     """An error of the framework: no such route, a body that is not what is expected."""
-    items = []
+    items: list[Problem] = []
     status = error.status_code
     if isinstance(error, ValidationException):  # of the query: bodies are read by the handlers
         status = 422
         extra = error.extra if isinstance(error.extra, list) else []
-        items = [
-            Problem(str(one.get("key", "query")), "", str(one.get("message", ""))) for one in extra
-        ]
+        for one in extra:
+            name, told = str(one.get("key", "query")), str(one.get("message", ""))
+            value = shorten(request.query_params.get(name, ""))
+            items.append(Problem(name, value, told.removeprefix("Expected ")))
     if status == 404:
         told = f"nothing answers at {request.scope['path'].replace('/§', ':')}; {WHERE}"
         return respond(problem("not-found", told[:500]))
     code = _BY_STATUS.get(status, "internal" if status >= 500 else "malformed")
     headers = {k.lower(): v for k, v in (error.headers or {}).items()}
-    return respond(problem(code, error.detail[:500], items, headers))
+    told = "; ".join(str(one) for one in items) or error.detail
+    return respond(problem(code, told[:500], items, headers))
 
 
 def on_our_error(request: AnyRequest, error: OpportuneError) -> Response[Any]:

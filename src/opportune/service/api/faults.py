@@ -5,14 +5,30 @@ from __future__ import annotations
 import re
 import types
 import typing
+from collections.abc import Collection
 from typing import Any, cast
+from urllib.parse import parse_qsl
 
 import msgspec
 
 from opportune.errors import Problem, shorten
 from opportune.model.spelling import near
+from opportune.service.problems import refusal
+from opportune.service.resources import NAME_PATTERN, POOL_PATTERN
 
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
+_MISSING = re.compile(r"^Object missing required field `(.+)`$", re.DOTALL)
+_WORDS = {
+    "Number out of range": "a number within the range of floating-point numbers",
+    **{
+        f"Expected `str` matching regex {pattern!r}": words
+        for pattern, words in (
+            (NAME_PATTERN, "text without control characters"),
+            (POOL_PATTERN, "1 to 63 of a-z, 0-9, - and _, beginning with a letter or digit"),
+        )
+    },
+}
+"""What msgspec says, in words of ours."""
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.+)`$", re.DOTALL)
 
 
@@ -38,8 +54,38 @@ def fault_in(body: bytes, kind: object, error: msgspec.ValidationError) -> Probl
             f"one of the fields {', '.join(known)}" if known else "no such field",
             f"write {meant}" if meant else "leave it out",
         )
-    wanted = told.removeprefix("Expected ")
+    if missing := _MISSING.match(told):
+        name = missing[1]
+        return Problem(f"{field}.{name}" if field else name, "missing", "a value", f"add {name}")
+    wanted = _WORDS.get(told, told.removeprefix("Expected "))
     return Problem(field or "body", _shown(_document(body), steps), wanted)
+
+
+def check_query(query: bytes, known: Collection[str]) -> None:
+    """Nothing is asked for by a query that nobody reads: a misspelled ``replace`` does harm.
+
+    Args:
+        query: The query of a URL.
+        known: The parameters that are read.
+
+    Raises:
+        RefusalError: If there is another one.
+    """
+    if not query:
+        return
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    wrong = [
+        Problem(
+            shorten(name).strip("'"),
+            shorten(value),
+            f"one of the parameters {', '.join(known)}" if known else "no query",
+            f"write {meant}" if (meant := near(name, known)) else "leave it out",
+        )
+        for name, value in given
+        if name not in known
+    ]
+    if wrong:
+        raise refusal("invalid", "; ".join(str(one) for one in wrong[:10]), wrong[:10])
 
 
 def _document(body: bytes) -> Any:

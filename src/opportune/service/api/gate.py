@@ -22,6 +22,7 @@ import structlog
 
 from opportune.errors import Problem
 from opportune.service.api.calls import Call, refused
+from opportune.service.api.faults import check_query
 from opportune.service.api.hot import hot_handler
 from opportune.service.api.relay import Relay
 from opportune.service.dealing_orders import ORDERS
@@ -86,6 +87,9 @@ class Gate:
             await self._pass(scope, path, receive, send)
         except RefusalError as error:
             await self._send(send, error.reply)
+        except Exception as error:
+            _log.exception("a request failed", path=path.decode("ascii", "replace"))
+            await self._send(send, refused(error))
 
     async def _pass(self, scope: Scope, path: bytes, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
@@ -136,6 +140,7 @@ class Gate:
         if scope["method"] in ("POST", "PUT") and not SCORES.fullmatch(path):
             _check_media_type(_headers(scope))
         if handler is not None:
+            check_query(scope.get("query_string", b""), ())
             body = await _body(receive, limit)
             try:
                 reply = await handler(call, body)

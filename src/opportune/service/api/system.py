@@ -23,7 +23,7 @@ async def readyz(request: AnyRequest) -> Response[ReadyBody]:
     """All pools are read and can be written; among several nodes, it also sees the others."""
     node = call_of(request).node
     cluster = node.cluster
-    failed = [f"{pool}: {owner.failed}" for pool, owner in node.owners.items() if owner.failed]
+    failed = [f"{pool}: {owner.trouble}" for pool, owner in node.owners.items() if owner.trouble]
     if cluster is not None:
         failed += [f"{pool}: {told}" for pool, told in cluster.failed.items()]
         if not failed and node.ready and not cluster.joined:
