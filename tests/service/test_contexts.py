@@ -16,6 +16,7 @@ from opportune.service.commands import (
     PutPlan,
     PutPool,
     ReportOutcome,
+    ShadowPlan,
 )
 from opportune.service.learned import scores_of
 from opportune.service.learner_contexts import context_scores, predicted
@@ -95,6 +96,23 @@ def test_each_task_goes_where_its_context_says() -> None:
     assert abs(middle[0] - middle[1]) < 0.5  # types alone would not tell them apart
     pool.restart(from_snapshot=True)
     assert pool.task(context={"length": 95.0}).servers[0].id == "s1"
+
+
+def test_a_shadow_goes_by_context_as_well() -> None:
+    """The same plan under another name picks the same servers, and would be worth the same."""
+    pool = crossing(150)
+    publish(pool)
+    for name, active in (("priced", True), ("twin", False)):
+        pool.ok(PutPlan(plan=plan_pool(pool.state, name, source="plan"), activate=active))
+    quiet = LearnerSettings(high=2.0, features=LENGTH)
+    pool.ok(PutPool(settings=PoolSettings(learning="on", learner=quiet, context=["length"])))
+    pool.ok(ShadowPlan(plan="twin"))
+    for length in (10.0, 90.0, 30.0, 70.0):
+        body = pool.task(context={"length": length})
+        pool.ok(Complete(assignment=body.assignment_id))
+    record = pool.state.shadowed["twin"]
+    assert (record.decisions, record.differed) == (4, 0)
+    assert record.at_active.mean == 0.0
 
 
 def test_decisions_by_context_can_be_made_again() -> None:

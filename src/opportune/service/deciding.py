@@ -98,8 +98,8 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
             _priced(state, routing, v, r, probability)
             for r, probability in zip(chosen, propensity, strict=True)
         ]
-    beside = Place(v, headcount, wanted)
-    shadow_picks, gain = _in_shadow(state, beside, draws, (pins, chosen)) if picks else ([], None)
+    ours = (pins, chosen)
+    shadow_picks, gain = _in_shadow(state, routing, task, draws, ours) if picks else ([], None)
     rule = "pins" if not wanted else _RULES.get(routing.tables.rule, "list-ties")
     why = _reasons(
         turn,
@@ -129,7 +129,8 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
 
 def _in_shadow(
     state: State,
-    place: Place,
+    routing: Routing,
+    task: Task,
     draws: NDArray[np.uint32],
     ours: tuple[list[int], list[int]],
 ) -> tuple[list[str], ShadowGain | None]:
@@ -137,21 +138,23 @@ def _in_shadow(
 
     Args:
         state: The pool.
-        place: Type, headcount and how many servers are wanted.
-        draws: (1, wanted) the same as for the active plan.
+        routing: The active plan, for this task.
+        task: The task; its context counts for the shadow as well.
+        draws: (1, wanted or more) the same as for the active plan.
         ours: The pins, and what the active plan picked beside them.
     """
     shadow = shadow_of(state)
     if shadow is None:
         return [], None
-    v, headcount, wanted = place
-    level = min(headcount, shadow.tables.order.shape[1] - 1)
+    shadow = for_task(state, shadow, task)
+    (pins, chosen), v = ours, task.task_type
+    wanted = len(chosen)
+    level = min(state.open_slots // task.k, shadow.tables.order.shape[1] - 1)
     other = KernelTask(0, v, level, wanted)
     pick_explained(shadow.tables, state.closed, other, draws, shadow.explained)
-    pins, chosen = ours
     theirs = [*pins, *shadow.explained.picks[:wanted].tolist()]
     names = [state.servers[r].settings.id for r in theirs]
-    return names, gain_of((routing_of(state), shadow), v, [*pins, *chosen], theirs)
+    return names, gain_of((routing, shadow), v, [*pins, *chosen], theirs)
 
 
 def _refused(turn: Turn, routing: Routing, task: Task, pins: list[int]) -> Reasons:
