@@ -100,6 +100,19 @@ def test_finished_pieces_are_not_run_again(tmp_path: Path) -> None:
     assert Counting.ran == [0.1, 0.2, 0.3, 0.2]
 
 
+def test_a_piece_that_was_edited_or_renamed_is_run_again(tmp_path: Path) -> None:
+    units = [Counting(**vars(replace(SMALL, load=load))) for load in (0.1, 0.2, 0.3)]
+    Counting.ran = []
+    parts = Parts(tmp_path)
+    first = finish(units, parts, Settings(), silent)
+    edited = parts.path(units[0]).read_text().replace('"load": 0.1}', '"load": NaN}')
+    assert "NaN" in edited
+    parts.path(units[0]).write_text(edited)
+    parts.path(units[1]).write_text(parts.path(units[2]).read_text())
+    assert finish(units, parts, Settings(), silent) == first
+    assert Counting.ran == [0.1, 0.2, 0.3, 0.1, 0.2]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path, workers: int) -> None:
     units = [Counting(**vars(replace(SMALL, load=i / 10))) for i in range(1, 9)]

@@ -193,3 +193,13 @@ def test_clocks_with_and_without_an_offset_are_not_mixed(
     assert column is not None
     assert "log.start: an offset from UTC in 3 rows" in column
     assert "expected no offset from UTC, as in the column of 'time'" in column
+
+
+def test_a_run_without_any_task_says_so(instance: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance.write_text(INSTANCE.replace("type_share = [0.5, 0.5]", "arrival_rate = [1e-14, 0]"))
+    words = ["compare", str(instance), "--steps", "100", "--replications", "2"]
+    assert run(words) == 0
+    assert "no task arrived in the counted steps (1e-14 per step)" in capsys.readouterr().err
+    instance.write_text(INSTANCE.replace("type_share = [0.5, 0.5]", "arrival_rate = [0.1, 0]"))
+    assert run(words) == 0
+    assert "no task arrived" not in capsys.readouterr().err

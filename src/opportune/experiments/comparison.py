@@ -154,7 +154,18 @@ def _concluded(
         blocking=blocking,
         policies=_rows(instance, list(job.plans), runs, made),
         runs=runs,
-        warnings=warnings,
+        warnings=(*warnings, *_nothing_seen(instance, runs)),
+    )
+
+
+def _nothing_seen(instance: LossInstance, runs: Runs) -> tuple[str, ...]:
+    """A warning where tasks should arrive, and none did."""
+    if runs.arrived.any() or not instance.arrival_rate.any():
+        return ()
+    rate = float(instance.arrival_rate.sum())
+    return (
+        f"no task arrived in the counted steps ({rate:.3g} per step): rewards of 0 say nothing; "
+        "raise --steps",
     )
 
 

@@ -3,7 +3,8 @@
 A file is named after a hash of what decides its content: the settings of the piece, the instance
 itself, the code that computes and the versions of the numerical packages. A piece whose file is
 there is not run again; one whose code, data or settings changed has another name. Files are
-written to a temporary name and moved, so a file that is there is whole.
+written to a temporary name and moved, so a file that is there is whole; a seal over its name and
+result says so, and one that was edited, renamed or damaged is run again.
 """
 
 from __future__ import annotations
@@ -71,12 +72,13 @@ class Parts:
 
     def load(self, unit: Unit) -> Record | None:
         """The result of a piece, None if it is not there or its file is damaged."""
+        path = self.path(unit)
         try:
-            found = json.loads(self.path(unit).read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         result: Record | None = found.get("result") if isinstance(found, dict) else None
-        return result
+        return result if result is not None and found.get("seal") == _seal(path, result) else None
 
     def save(self, unit: Unit, result: Record) -> None:
         """Keep the result of a piece: all of it or nothing.
@@ -84,8 +86,14 @@ class Parts:
         Raises:
             InputError: If the folder cannot be written to.
         """
-        text = json.dumps({"settings": unit.settings(), "result": result}, allow_nan=False)
-        put(self.path(unit), text.encode() + b"\n")
+        path = self.path(unit)
+        whole = {"settings": unit.settings(), "seal": _seal(path, result), "result": result}
+        put(path, json.dumps(whole, allow_nan=False).encode() + b"\n")
+
+
+def _seal(path: Path, result: Record) -> str:
+    """A hash of a file's name and of its result."""
+    return hashlib.sha256(f"{path.stem} {json.dumps(result)}".encode()).hexdigest()
 
 
 def finish(
