@@ -23,6 +23,7 @@ from opportune.service.learner_contexts import context_scores, predicted
 from opportune.service.learner_counts import scaled
 from opportune.service.learner_estimates import document, estimate
 from opportune.service.planning import plan_pool
+from opportune.service.reading import decision_body
 from opportune.service.resources import FeatureRange, LearnerSettings, PoolSettings
 from opportune.service.verifying import verify
 from tests.service.pools import Pool, pool_of
@@ -86,6 +87,7 @@ def test_each_task_goes_where_its_context_says() -> None:
         body = pool.task(context={"length": length})
         slot = body.servers[0]
         assert slot.id == server
+        assert decision_body(pool.state, body.decision_id).why.rule == "context"
         weight = pool.state.learned.weight.numpy()  # type: ignore[union-attr]
         x = np.array(scaled(LENGTH, {"length": length}))
         share = predicted(weight, x)[int(server[1])]

@@ -45,6 +45,7 @@ RULES = {
     "list": "the plan's list, from the top",
     "list-ties": "the plan's list, ties at random",
     "weights": "at random, by the plan's weights",
+    "context": "by the scores of the task's own context, less the opportunity cost of its type",
     "pins": "pinned by the task",
 }
 

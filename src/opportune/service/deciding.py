@@ -100,12 +100,12 @@ def _pick(turn: Turn, routing: Routing, task: Task, pins: list[int], need: int) 
         ]
     ours = (pins, chosen)
     shadow_picks, gain = _in_shadow(state, routing, task, draws, ours) if picks else ([], None)
-    rule = "pins" if not wanted else _RULES.get(routing.tables.rule, "list-ties")
+    rule = "context" if routing.weight is not None else _RULES.get(routing.tables.rule, "list-ties")
     why = _reasons(
         turn,
         routing,
         task,
-        rule=rule,
+        rule=rule if wanted else "pins",
         headcount=headcount,
         n_free=int(explained.n_free[0]) + len(pins),
         draws=[*draws[0].tolist(), *(explored.draws if explored is not None else ())],

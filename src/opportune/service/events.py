@@ -196,7 +196,8 @@ class Reasons(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
     Attributes:
         plan: Id of the plan that ordered the servers, None in a fallback without one.
-        rule: ``list``, ``list-ties``, ``weights`` or ``pins``.
+        rule: ``list``, ``list-ties``, ``weights``, ``pins`` or ``context`` (the index by the
+            task's own context).
         degraded: Why no fresh plan was used; empty if one was.
         demand_price: l_v in reward; None without prices.
         mean_duration: E[D_v] in seconds that the cost counts with (a pair may have its own).

@@ -22,6 +22,7 @@ _RULES = {
     "list": "the plan's order",
     "list-ties": "the plan's order, ties at random",
     "weights": "at random, by the plan's weights",
+    "context": "by the scores of the task's own context",
     "pins": "the servers that the task was pinned to",
 }
 
