@@ -125,6 +125,8 @@ def test_messages_name_what_the_user_wrote(
     assert "'1e3' is no whole number" in told(
         capsys, "compare", instance, "--load", "0.3", "--steps", "1e3", code=2
     )
+    twice = told(capsys, "learn", instance, "--load", "0.3", "--join", "server-1=5,server-1=6")
+    assert "--join: server-1 is given twice" in twice
     assert "time is given twice" in told(
         capsys, "fit", instance, "--columns", "time=a,time=b,server=c"
     )
@@ -203,3 +205,12 @@ def test_a_run_without_any_task_says_so(instance: Path, capsys: pytest.CaptureFi
     instance.write_text(INSTANCE.replace("type_share = [0.5, 0.5]", "arrival_rate = [0.1, 0]"))
     assert run(words) == 0
     assert "no task arrived" not in capsys.readouterr().err
+
+
+def test_a_day_that_never_ends_is_refused(
+    instance: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = "profile = { period_steps = 100000000000000000, multiplier = [1] }\n"
+    instance.write_text(INSTANCE + profile)
+    text = told(capsys, "day", instance, "--load", "0.3", "--days", "2")
+    assert "days: 3 days of 100000000000000000 steps; expected at most 1000000000000000" in text

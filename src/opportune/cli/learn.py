@@ -154,6 +154,8 @@ def _joins(text: str) -> dict[str, int]:
         name, _, number = part.rpartition("=")
         if not name or not number.strip().isdecimal():
             raise InputError(Problem("--join", repr(part), "NAME=TASK, such as expert-1=1500"))
+        if name.strip() in found:
+            raise InputError(Problem("--join", f"{name.strip()} is given twice", "every name once"))
         found[name.strip()] = int(number)
     return found
 

@@ -22,7 +22,7 @@ from opportune.model.day import Day, merge_absences
 from opportune.model.streams import Key, empty_block, loss_law, stream_key
 from opportune.policies.base import Plan
 from opportune.simulate.by_server import ServerRun
-from opportune.simulate.loss import empty_state, empty_trace
+from opportune.simulate.loss import MAX_STEPS, empty_state, empty_trace
 
 CHUNK = 1 << 10
 """Arrivals drawn at a time: stretches are short."""
@@ -78,10 +78,14 @@ def simulate_day(
 
     Raises:
         InputError: If a policy has not one plan per period or looks at the whole state, or
-            ``n_days`` is below 1.
+            ``n_days`` is below 1 or the days have too many steps.
     """
     if n_days < 1:
         raise InputError(Problem("days", str(n_days), "at least 1"))
+    if (n_days + 1) * day.steps > MAX_STEPS:
+        told = f"{n_days + 1} days of {day.steps} steps"
+        expected, remedy = f"at most {MAX_STEPS} steps in all", "run fewer days, or longer steps"
+        raise InputError(Problem("days", told, expected, remedy))
     for plans in policies:
         if len(plans) != day.n_periods:
             raise InputError(Problem("plans", f"{len(plans)}", f"one per period, {day.n_periods}"))
