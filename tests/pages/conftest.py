@@ -19,9 +19,13 @@ SCRIPT = "s'\"><script>window.hacked=1</script>"
 OpenPage = Callable[..., Any]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, driven by playwright; skipped where one of them is missing."""
+    """Chromium, driven by playwright; skipped where one of them is missing.
+
+    Not for the whole session: the driver keeps an event loop running in this thread, and tests of
+    other modules, which a worker runs in between, start their own.
+    """
     driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -39,7 +43,7 @@ def axe() -> Any:
     return found.Axe()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A service with all kinds of pools, which tests only add to."""
     served = Served(tmp_path_factory.mktemp("pages"))

@@ -27,6 +27,19 @@ def test_more_servers_than_there_are_are_refused(k: Any) -> None:
         assert client.pool()["counts"] == {}
 
 
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, {"deep": [2**70]}])
+@pytest.mark.parametrize("external", [None, "e1"])
+def test_numbers_that_the_journal_cannot_hold_are_refused(value: Any, external: str | None) -> None:
+    with service() as client:
+        declare(client, servers=3)
+        client("PUT", "/v1/pools/p", {"context": ["ticket"]})
+        body = {"task_type": "t", "external_id": external, "context": {"ticket": value}}
+        told = client.bad(422, "invalid", "POST", "/v1/pools/p/assignments", body)
+        assert told["problems"][0]["field"] == "context.ticket"
+        body["context"] = {"ticket": 2**64 - 1, "other": "left out"}
+        assert client("POST", "/v1/pools/p/assignments", body).status_code == 201
+
+
 def test_too_few_permitted_servers_drop_one_task_only() -> None:
     """openreview-matcher#248: the whole run was given up."""
     with service() as client:

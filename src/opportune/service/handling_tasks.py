@@ -26,6 +26,8 @@ def create_task(turn: Turn, command: CreateTask) -> Reply:
     """A task comes in and is decided on at once."""
     state, settings = turn.state, turn.settings
     fingerprint = b""
+    if command.context:
+        _check_context(command)
     if command.external_id is not None:
         fingerprint = hashlib.blake2b(_ENCODE(command), digest_size=8).digest()
         known = state.external.get(command.external_id)
@@ -59,6 +61,20 @@ def create_task(turn: Turn, command: CreateTask) -> Reply:
         )
     )
     return _decide(turn, state.tasks[number])
+
+
+def _check_context(command: CreateTask) -> None:
+    """Refuse whole numbers that the journal cannot hold."""
+    for name, value in command.context.items():
+        try:
+            _ENCODE(value)
+        except OverflowError:
+            raise Refused(
+                "invalid",
+                f"context.{name}",
+                "it holds a whole number below -2**63 or above 2**64 - 1",
+                "send it as text",
+            ) from None
 
 
 def _decide(turn: Turn, task: Task) -> Reply:
