@@ -18,6 +18,7 @@ service. It keeps its ledger in memory only: what must survive a crash belongs i
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -144,6 +145,8 @@ class Router:
         Raises:
             InputError: If it is no plan for this router's instance.
         """
+        if not isinstance(plan, Plan):
+            raise InputError(Problem("plan", shorten(plan), "a plan, such as a policy's plan()"))
         check_plan(plan, self.instance)
         shape = self.instance.match_reward.shape
         cost = np.zeros(shape) if prices is None else prices.opportunity_cost
@@ -243,10 +246,13 @@ class Router:
         Raises:
             InputError: If the state is of another instance, or holds more slots than there are.
         """
+        if not isinstance(state, RouterState):
+            raise InputError(Problem("state", shorten(state), "what Router.state() gave"))
         if state.digest != self.instance.digest:
             told = f"of instance {state.digest}"
             raise InputError(Problem("state", told, f"of instance {self.instance.digest}"))
         index = {name: r for r, name in enumerate(self.instance.servers)}
+        self._check_running(state, index)
         with self._lock:
             self._closed[:] = 0
             self._n_open = [0] * len(index)
@@ -255,6 +261,29 @@ class Router:
                 self._hold(number, [index[name] for name in names])
             self._last, self._drawn = state.last, state.drawn
             self._block = np.zeros(0, dtype=np.uint32)
+
+    def _check_running(self, state: RouterState, index: dict[str, int]) -> None:
+        """What runs in a state fits the servers.
+
+        Raises:
+            InputError: Naming what does not.
+        """
+        held: Counter[str] = Counter()
+        for number, names in state.running:
+            unknown = [name for name in names if name not in index]
+            if unknown or len(set(names)) != len(names) or not 1 <= number <= state.last:
+                told = "a decision up to the latest, with servers of the instance, each once"
+                raise InputError(Problem("state.running", shorten((number, names)), told))
+            held.update(names)
+        numbers = {number for number, _ in state.running}
+        if len(numbers) != len(state.running) or state.drawn < 0:
+            told = "every decision once, and words drawn from 0"
+            raise InputError(Problem("state", f"{len(state.running)} decisions", told))
+        for name, n in held.items():
+            most = int(self._capacity[index[name]])
+            if n > most:
+                told = f"at most its capacity, {most}"
+                raise InputError(Problem("state.running", f"{n} slots of {name!r}", told))
 
     def _hold(self, number: int, servers: list[int]) -> None:
         for r in servers:

@@ -77,10 +77,21 @@ def path_of(*segments: str, verb: str = "") -> str:
     Args:
         segments: Its parts.
         verb: An action at the end, such as ``complete``.
+
+    Raises:
+        InputError: If a segment is no name: an empty one would be another path.
     """
+    for one in segments:
+        if not isinstance(one, str) or not one or not _is_text(one):
+            raise InputError(Problem("name", shorten(one), "a name", "give the id, as text"))
     quoted = [quote(one, safe="") for one in segments]
     safe = [one.replace(".", "%2E") if one in (".", "..") else one for one in quoted]
     return "/v1/" + "/".join(safe) + (f":{verb}" if verb else "")
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name has a code in UTF-8."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def reading(path: str, kind: type[Body]) -> Call[Body]:
@@ -138,10 +149,27 @@ def checked_api_key(api_key: str | None) -> str | None:
         InputError: If it cannot; the key is not shown.
     """
     if api_key is not None and (
-        not api_key.isascii() or not api_key.isprintable() or " " in api_key
+        not isinstance(api_key, str)
+        or not api_key
+        or not api_key.isascii()
+        or not api_key.isprintable()
+        or " " in api_key
     ):
         raise InputError(Problem("api_key", "...", "printable ASCII characters without blanks"))
     return api_key
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Seconds of silence that are waited for.
+
+    Raises:
+        InputError: If it is no number above 0, nor None.
+    """
+    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (number and 0 < timeout < math.inf):
+        told = "seconds above 0, or None to wait for ever"
+        raise InputError(Problem("timeout", shorten(timeout), told))
+    return timeout
 
 
 @lru_cache(100)
@@ -212,11 +240,12 @@ def _checked(key: Key) -> str:
     if key is None:
         return uuid.uuid4().hex
     if (
-        not 0 < len(key) <= KEY_LENGTH
+        not isinstance(key, str)
+        or not 0 < len(key) <= KEY_LENGTH
         or not key.isascii()
         or not key.isprintable()
         or (key != key.strip())
     ):
         expected = f"1 to {KEY_LENGTH} printable ASCII characters"
-        raise InputError(Problem("key", repr(shorten(key)), expected))
+        raise InputError(Problem("key", shorten(key), expected))
     return key

@@ -14,8 +14,8 @@ from typing import Self, TypeVar
 
 import httpx
 
-from opportune.client.calls import Call, checked_api_key, checked_url
-from opportune.client.retrying import Retries, Trial
+from opportune.client.calls import Call, checked_api_key, checked_timeout, checked_url
+from opportune.client.retrying import Retries, Trial, checked_retries
 from opportune.client.streaming import SILENCE, Following
 from opportune.service.api.bodies import EventBody
 
@@ -46,8 +46,8 @@ class Connection:
     ) -> None:
         self._url = checked_url(url)
         self._api_key = checked_api_key(api_key)
-        self._retries = Retries() if retries is None else retries
-        self._timeout = timeout
+        self._retries = checked_retries(retries)
+        self._timeout = checked_timeout(timeout)
         self._own = http is None
         self._http = httpx.Client() if http is None else http
 
@@ -150,8 +150,8 @@ class AsyncConnection:
     ) -> None:
         self._url = checked_url(url)
         self._api_key = checked_api_key(api_key)
-        self._retries = Retries() if retries is None else retries
-        self._timeout = timeout
+        self._retries = checked_retries(retries)
+        self._timeout = checked_timeout(timeout)
         self._own = http is None
         self._http = httpx.AsyncClient() if http is None else http
 

@@ -59,6 +59,18 @@ class Retries:
             raise InputError(wrong)
 
 
+def checked_retries(retries: Retries | None) -> Retries:
+    """How patient a client is; None: as by default.
+
+    Raises:
+        InputError: If it is something else.
+    """
+    if retries is not None and not isinstance(retries, Retries):
+        told = "Retries(tries=...), or None for the default"
+        raise InputError(Problem("retries", shorten(retries), told))
+    return Retries() if retries is None else retries
+
+
 class Trial:
     """The tries of one call.
 

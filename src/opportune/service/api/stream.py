@@ -16,13 +16,14 @@ from litestar import Response, get
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
+from opportune.errors import Problem, shorten
 from opportune.service import events
 from opportune.service.api.answering import AnyRequest, Segment, call_of, problems, respond
 from opportune.service.api.bodies import EventBody, EventPage
 from opportune.service.api.calls import Call, named
 from opportune.service.events import Event
 from opportune.service.notes import is_note
-from opportune.service.problems import Reply, encode_json
+from opportune.service.problems import Reply, encode_json, refusal
 
 MOST = 1000
 """Records of a page."""
@@ -57,7 +58,10 @@ async def get_events(
     owner = call.node.owner(name)
     if "text/event-stream" in request.headers.get("accept", ""):
         seen = request.headers.get("last-event-id", "")
-        start = int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 17 else after
+        if seen and not (seen.isascii() and seen.isdigit() and len(seen) < 17):
+            wrong = Problem("Last-Event-ID", shorten(seen), "the number of a record", "see id:")
+            raise refusal("invalid", str(wrong), [wrong])  # else all would be told once more
+        start = int(seen) if seen else after
         return Stream(  # type: ignore[return-value]
             follow_events(call, name, start),
             media_type="text/event-stream",
