@@ -15,7 +15,7 @@ from opportune.cli.journal_file import open_journal
 from opportune.cli.output import print_note
 from opportune.errors import InputError, Problem
 from opportune.experiments.storing import put
-from opportune.model.spelling import did_you_mean
+from opportune.model.spelling import counted, did_you_mean
 
 try:
     from opportune.service.decision_log import DecisionLog, columns_file, decision_log
@@ -57,7 +57,7 @@ def log(
     _write(found, rows)
     put(out / "log.csv", rows.getvalue().encode())
     put(out / "columns.toml", columns_file(found).encode())
-    print_note(f"log: {out / 'log.csv'}, {len(found.rows)} rows; beside it columns.toml")
+    print_note(f"log: {out / 'log.csv'}, {counted(len(found.rows), 'row')}; beside it columns.toml")
 
 
 def _write(found: DecisionLog, stream: TextIO) -> None:

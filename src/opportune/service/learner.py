@@ -28,7 +28,7 @@ from opportune.service.learner_records import decode
 from opportune.service.notes import is_note
 from opportune.service.owner import PoolOwner
 from opportune.service.plan_jobs import PRICING, Then
-from opportune.service.plan_runs import declared
+from opportune.service.plan_runs import declared, free_name
 from opportune.service.state import State
 
 EVERY = 0.1
@@ -129,8 +129,8 @@ def plan_request(state: State) -> commands.RequestPlan | None:
     if reason in reasons:
         return None
     name = f"learned-{learned.version}"
-    while name in state.plans or name in state.jobs:
-        name += "a"
+    if name in state.plans or name in state.jobs:
+        name = free_name(state, name)
     then: Then = "shadow" if settings.replan == "shadow" and state.history else "active"
     return commands.RequestPlan(plan=name, then=then, rates="declared", reason=reason)
 
