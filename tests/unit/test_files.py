@@ -78,7 +78,7 @@ def test_shares_need_a_load_and_may_be_counts(write_instance: Write) -> None:
         ("[0, 0.0]", "type_share: all zero"),
         ("[1, nan]", "type_share[1]: nan"),
         ("[1, inf]", "type_share[1]: inf"),
-        ("[1]", "1 rates; expected one per row of match_reward, 2"),
+        ("[1]", "1 shares; expected one per row of match_reward, 2"),
         ("['1', 2]", "type_share[0]: '1'"),
     ],
 )

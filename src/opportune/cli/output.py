@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -61,13 +61,26 @@ def print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     writer.writerows(rows)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows as a table: numbers to the right, text to the left."""
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    text_columns: Collection[str] = (),
+) -> None:
+    """Rows as a table: numbers to the right, text to the left.
+
+    Args:
+        title: Stands above it.
+        columns: Headings.
+        rows: Cells, as many as headings.
+        text_columns: Columns that are text even where it begins with a digit, such as hashes.
+    """
     table = Table(title=Text(title), title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
+        numbers = all(_is_number(row[i]) for row in rows)
         table.add_column(
             column,
-            justify="right" if all(_is_number(row[i]) for row in rows) else "left",
+            justify="left" if column in text_columns or not numbers else "right",
             no_wrap=i == 0,
             overflow="fold",
         )

@@ -66,6 +66,6 @@ def verify(
         print_csv(COLUMNS, rows)
     else:
         text = [tuple(str(cell)[:16] for cell in row) for row in rows]
-        print_table(shown_place(database), COLUMNS, text)
+        print_table(shown_place(database), COLUMNS, text, ("pool", "state_hash"))
         print("\n".join(str(problem) for problem in problems) or "no problems found")
     return 1 if problems else 0
