@@ -169,6 +169,7 @@ class _Game:
 
     @staticmethod
     def of(merged: Merged, chain: HeadcountChain, steps: int, unit: float) -> _Game:
+        """The game of an instance whose equal servers and types are merged."""
         return _Game(
             chain=chain,
             reward=np.ascontiguousarray(merged.reward.T / unit),

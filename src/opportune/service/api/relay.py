@@ -242,6 +242,7 @@ class _Replay:
         return self._message
 
     def rewind(self) -> None:
+        """Give the body once more."""
         self._given = False
 
 
