@@ -28,7 +28,8 @@ from opportune.litellm_strategy import OpportuneStrategy, route  # noqa: E402
 MODELS = ("small", "large")
 MESSAGES = [{"role": "user", "content": "why?"}]
 SCORES = [("code", "small", 0.3), ("code", "large", 0.9), ("chat", "small", 0.8)]
-PATIENCE = 20.0
+PATIENCE = 30.0
+LEASE = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def client(url: str) -> Iterator[Client]:
     with Client(url) as client:
-        client.put_pool("models", PoolSettings(lease=0.5, quarantine_after=None))
+        client.put_pool("models", PoolSettings(quarantine_after=None))
         client.put_servers("models", [ServerSettings(id=name) for name in MODELS])
         types = [
             TaskTypeSettings(id=name, rate=1.0, mean_duration=0.1) for name in ("code", "chat")
@@ -84,6 +85,15 @@ def wait_for(client: Client, done: int, failed: int = 0) -> Any:
     return pool
 
 
+def wait_for_idle(client: Client) -> None:
+    """Until no server of the pool has anything to do."""
+    limit = time.monotonic() + PATIENCE
+    while client.get_pool("models").slots_open and time.monotonic() < limit:
+        time.sleep(0.02)
+    pool = client.get_pool("models")
+    assert (pool.slots_open, pool.capacity_mismatch) == (0, 0)
+
+
 def test_the_service_decides_and_hears_of_the_end(client: Client, lite: Any) -> None:
     before = client.get_pool("models").counts.get("done", 0)
     strategy = route(lite, client, pool="models")
@@ -99,50 +109,57 @@ def test_the_service_decides_and_hears_of_the_end(client: Client, lite: Any) -> 
 def test_requests_side_by_side_take_different_deployments(client: Client, lite: Any) -> None:
     pool = client.get_pool("models")
     before, failed = pool.counts.get("done", 0), pool.counts.get("failed", 0)
-    route(lite, client, pool="models")
+    strategy = route(lite, client, pool="models")
     shared = {"task_type": "code"}  # callers may use one dictionary for all
 
     async def ask(content: str, **more: Any) -> str:
         answer = await lite.acompletion(content, messages=MESSAGES, metadata=shared, **more)
         return str(answer.choices[0].message.content)
 
-    async def both() -> list[str]:
-        slow = asyncio.create_task(ask("auto", mock_delay=0.3))
-        await asyncio.sleep(0.1)
-        quick = await ask("auto")
-        with pytest.raises(litellm.RateLimitError, match="no deployment is free"):
-            await asyncio.gather(*[ask("auto", mock_delay=0.3) for _ in range(3)])
-        found = [await slow, quick]
+    async def running(number: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while strategy.running != number:
+                await asyncio.sleep(0.01)
+
+    async def all_together() -> list[str]:
+        slow = asyncio.create_task(ask("auto", mock_delay=2.0))
+        await running(1)
+        found = [await ask("auto"), await slow]
+        await running(0)
+        crowd = [ask("auto", mock_delay=2.0) for _ in range(4)]
+        answers = await asyncio.gather(*crowd, return_exceptions=True)
+        refused = [one for one in answers if not isinstance(one, str)]
+        assert {type(one) for one in refused} == {litellm.RateLimitError}
+        assert all("no deployment is free" in str(one) for one in refused)
+        await running(0)
         with pytest.raises(litellm.InternalServerError):
             await ask("auto", mock_response=litellm.InternalServerError("broken", "openai", "x"))
+        await running(0)
         stream = await lite.acompletion("auto", messages=MESSAGES, metadata=shared, stream=True)
         async for _ in stream:
             pass
-        await asyncio.sleep(0.5)
+        await running(0)
         return found
 
-    assert Counter(asyncio.run(both())) == Counter(MODELS)
-    limit = time.monotonic() + PATIENCE
-    while client.get_pool("models").slots_open and time.monotonic() < limit:
-        time.sleep(0.02)
+    assert Counter(asyncio.run(all_together())) == Counter(MODELS)
+    wait_for_idle(client)
     found = client.get_pool("models")
-    assert found.slots_open == found.capacity_mismatch == 0
     assert found.counts["failed"] == failed + 1
-    assert found.counts["done"] >= before + 3
+    assert found.counts["done"] >= before + 5
 
 
 def test_a_long_attempt_keeps_its_lease_and_a_forgotten_one_loses_it(
     client: Client, lite: Any
 ) -> None:
-    strategy = route(lite, client, pool="models", heartbeat=0.1, longest=1.5)
+    client.put_pool("models", PoolSettings(lease=LEASE, quarantine_after=None))
+    strategy = route(lite, client, pool="models", heartbeat=LEASE / 20, longest=2 * LEASE)
     done, lost = (client.get_pool("models").counts.get(name, 0) for name in ("done", "slots_lost"))
-    lite.completion("auto", messages=MESSAGES, metadata={"task_type": "code"}, mock_delay=1.0)
+    request = {"messages": MESSAGES, "metadata": {"task_type": "code"}}
+    lite.completion("auto", **request, mock_delay=1.5 * LEASE)
     wait_for(client, done + 1, client.get_pool("models").counts.get("failed", 0))
     assert client.get_pool("models").counts.get("slots_lost", 0) == lost
     strategy.get_available_deployment("code")  # LiteLLM never says what became of it
-    limit = time.monotonic() + PATIENCE
-    while client.get_pool("models").slots_open and time.monotonic() < limit:
-        time.sleep(0.05)
+    wait_for_idle(client)
     assert client.get_pool("models").counts["slots_lost"] == lost + 1
     assert strategy.running == 0
 
