@@ -6,10 +6,9 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
@@ -17,7 +16,13 @@ from typing import Any, NamedTuple
 from opportune.service.settings import ClusterSettings
 from tests.service.cluster_target import Asked, run
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
+
+LEASE = 5.0
+"""Seconds of a lease: a node that a busy machine lets wait keeps its pools."""
+
+HOLD = 60.0
+"""Seconds that a request waits for its pool to get an owner."""
 
 
 class Answer(NamedTuple):
@@ -54,7 +59,7 @@ class NodeProcess:
         """Tell it to stop well."""
         self.process.terminate()
         if wait:
-            self.process.join(30)
+            self.process.join(START_SECONDS)
             # 255: multiprocessing could not read the status from its fork server
             assert self.process.exitcode in (0, 255), self.process.exitcode
 
@@ -67,7 +72,7 @@ class NodeProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def __call__(
-        self, method: str, path: str, body: Any = None, timeout: float = 30.0, **headers: str
+        self, method: str, path: str, body: Any = None, timeout: float = 2 * HOLD, **headers: str
     ) -> Answer:
         """Ask it; headers with ``_`` for ``-``."""
         data = None if body is None else json.dumps(body).encode()
@@ -116,7 +121,7 @@ class Nodes:
         self._number += 1
         name = f"node-{self._number}"
         url = asked.pop("url", self._url)
-        settings = {"drain": 0.3, **self._settings}
+        settings = {"drain": 0.3, "hold": HOLD, "lease": LEASE, **self._settings}
         cluster = ClusterSettings(url, schema=self._schema, name=name, **settings)
         receiver, sender = self._context.Pipe(duplex=False)
         process = self._context.Process(target=run, args=(Asked(cluster, **asked), sender))
@@ -147,14 +152,3 @@ def cluster(url: str, schema: str, n: int, **settings: Any) -> Iterator[Nodes]:
         yield nodes
     finally:
         nodes.end()
-
-
-def eventually(what: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """Wait until something is so; what it was."""
-    end = time.monotonic() + seconds
-    while True:
-        found = what()
-        if found:
-            return found
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)

@@ -19,7 +19,7 @@ def schema(tmp_path: Path) -> str:
 @pytest.fixture
 def nodes(schema: str) -> Iterator[list[PostgresJournal]]:
     """Two nodes on one database."""
-    opened = [PostgresJournal(postgres_url(), schema=schema, patience=5.0) for _ in range(2)]
+    opened = [PostgresJournal(postgres_url(), schema=schema, patience=30.0) for _ in range(2)]
     yield opened
     for journal in opened:
         journal.close()

@@ -24,7 +24,7 @@ JOURNALS: dict[str, Open] = {
 ON_DISK = ("sqlite", "postgres")
 """Kinds that are there after they were closed."""
 
-WAIT = 10.0
+WAIT = 60.0
 """Seconds after which a future that does not come is a failure."""
 
 

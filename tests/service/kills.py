@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -47,7 +48,7 @@ SNAPSHOT_EVERY = 150
 STILL_KNOWN = 5000
 """Latest completed assignments among which some are looked at: a pool forgets older ones."""
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 class LedgerError(AssertionError):
@@ -123,15 +124,24 @@ class Killing:
         self.kills = 0
         self.slowest_start = 0.0
         self.versions: list[int] = []
-        self.decisions = self.moved = 0
+        self.decisions = 0
         self.learning: Learning = learning
         self.partitions = partitions
-        self._database = folder / "kills.db"
+        self.database = folder / "kills.db"
         self._random = random.Random(seed)
         self._numbers = 0
         self._idle: list[str] = []
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tests.service.kill_target"])
+
+    @property
+    def moved(self) -> int:
+        """Moves of servers between sub-pools, as the journal tells while the service is down."""
+        journal = SqliteJournal(self.database)
+        try:
+            return sum(len(hops) for hops in moves_of(journal, "kills").values())
+        finally:
+            journal.close()
 
     def start(self) -> tuple[BaseProcess, Address]:
         """Start the service; every tenth is killed before it takes requests."""
@@ -139,7 +149,7 @@ class Killing:
             receiver, sender = self._context.Pipe(duplex=False)
             start = time.monotonic()
             process = self._context.Process(
-                target=run, args=(self._database, SNAPSHOT_EVERY, sender)
+                target=run, args=(self.database, SNAPSHOT_EVERY, sender)
             )
             process.start()
             sender.close()
@@ -299,8 +309,8 @@ def _check_learned(ledger: Ledger, learned: Any) -> int:
     return version
 
 
-def _check_replay(database: Path) -> tuple[int, int]:
-    """Every decision is made again from the journal; how many there are, and moves of servers.
+def _check_replay(database: Path) -> int:
+    """Every decision is made again from the journal; how many there are.
 
     Raises:
         LedgerError: If one comes out otherwise.
@@ -308,13 +318,12 @@ def _check_replay(database: Path) -> tuple[int, int]:
     journal = SqliteJournal(database)
     try:
         found = [replay(journal, pool) for pool in journal.pools()]
-        moved = sum(len(hops) for hops in moves_of(journal, "kills").values())
     finally:
         journal.close()
     problems = [problem for one in found for problem in one.problems]
     if problems:
         raise LedgerError(f"opportune verify: {problems[:3]}")
-    return sum(one.decisions for one in found), moved
+    return sum(one.decisions for one in found)
 
 
 def _bytes(address: Address, request: Request) -> bytes:
@@ -324,21 +333,21 @@ def _bytes(address: Address, request: Request) -> bytes:
 
 
 def kill_many(
-    folder: Path,
+    killing: Killing,
     kills: int,
-    seed: int,
-    seconds: float = 3600.0,
-    learning: Learning = "off",
-    partitions: int = 1,
-) -> Killing:
+    seconds: float = 600.0,
+    enough: Callable[[Killing], bool] = lambda _: True,
+) -> None:
     """Kill the service so often, or until the time is over; the last start must agree too.
+
+    It goes on beyond that number until ``enough`` says that enough has happened: how much a service
+    does between two kills hangs on the machine.
 
     Raises:
         LedgerError: If the service and the ledger do not agree once.
     """
-    killing = Killing(folder, seed, learning, partitions)
     end = time.monotonic() + seconds
-    while killing.kills < kills and time.monotonic() < end:
+    while (killing.kills < kills or not enough(killing)) and time.monotonic() < end:
         killing.one()
         if killing.kills % 50 == 0:
             print(f"{killing.kills} kills, {len(killing.ledger.done)} done", file=sys.stderr)
@@ -355,8 +364,7 @@ def kill_many(
     finally:
         process.terminate()
         process.join()
-    killing.decisions, killing.moved = _check_replay(folder / "kills.db")
-    return killing
+    killing.decisions = _check_replay(killing.database)
 
 
 def main() -> int:
@@ -370,9 +378,9 @@ def main() -> int:
     asked = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        killing = kill_many(
-            Path(folder), asked.kills, asked.seed, asked.seconds, asked.learning, asked.partitions
-        )
+        killing = Killing(Path(folder), asked.seed, asked.learning, asked.partitions)
+        kill_many(killing, asked.kills, asked.seconds)
+        moved = killing.moved
     ledger = killing.ledger
     print(
         f"{killing.kills} kills in {time.monotonic() - start:.0f} s; slowest start "
@@ -383,8 +391,8 @@ def main() -> int:
     print(dict(sorted(ledger.seen.items())))
     learned = f"; learned version {max(killing.versions)}" if killing.versions else ""
     print(f"{killing.decisions} decisions made again from the journal, all the same{learned}")
-    if killing.moved:
-        print(f"servers moved {killing.moved} times, each to one place")
+    if moved:
+        print(f"servers moved {moved} times, each to one place")
     return 0
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from litestar.testing import TestClient
 
@@ -15,6 +15,8 @@ from opportune.service.settings import ServiceSettings
 
 HERE = "http://127.0.0.1"
 """Where a client on this machine believes to be."""
+
+Found = TypeVar("Found")
 
 
 class Client:
@@ -48,6 +50,10 @@ class Client:
         response = self(method, path, body)
         assert response.status_code == status, response.text
         return problem_of(response, code)
+
+    def between(self, look: Callable[[], Found]) -> Found:
+        """What is seen by the loop's own thread, when nothing is in the middle of a change."""
+        return self.http.blocking_portal.call(look)
 
     def pool(self, pool: str = "p") -> Any:
         """A pool at a glance; its ledger must agree with its tasks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from opportune.service.storing import state_hash
 from tests.service.serving import declare, problem_of, servers_of, service
+from tests.waiting import eventually
 
 CREATE = "/v1/pools/p/assignments"
 
@@ -48,12 +48,8 @@ def test_timers_fire_by_themselves() -> None:
     with service() as client:
         declare(client, 1, lease=0.2)
         made = client.assign()
-        for _ in range(200):
-            found = client.good("GET", f"/v1/assignments/{made['assignment_id']}")
-            if found["state"] == "lost":
-                break
-            time.sleep(0.02)
-        assert found["state"] == "lost"
+        path = f"/v1/assignments/{made['assignment_id']}"
+        eventually(lambda: client.good("GET", path)["state"] == "lost")
         late = client.complete(made, value=1.0)
         assert late.status_code == 200
         assert client.pool()["reward"] == 1.0

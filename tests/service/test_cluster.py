@@ -16,9 +16,10 @@ import pytest
 
 from opportune.service.postgres import PostgresJournal
 from opportune.service.postgres_keys import PostgresKeys
-from tests.service.clusters import Answer, NodeProcess, Nodes, cluster, eventually
+from tests.service.clusters import Answer, NodeProcess, Nodes, cluster
 from tests.service.database import execute, postgres_url
 from tests.service.soak import SoakSettings, soak
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork server there")
 
@@ -28,7 +29,7 @@ CREATE, TASK = "/v1/pools/p/assignments", {"task_type": "t"}
 @pytest.fixture
 def pair(schema: str) -> Iterator[Nodes]:
     """Two nodes, and a pool ``p`` of 50 servers that the first one has made."""
-    with cluster(postgres_url(), schema, 2, lease=1.0) as nodes:
+    with cluster(postgres_url(), schema, 2) as nodes:
         declare(nodes.nodes[0])
         yield nodes
 
@@ -87,7 +88,7 @@ def test_any_node_answers_for_every_pool(pair: Nodes) -> None:
 def test_a_stream_of_events_goes_through_another_node(pair: Nodes) -> None:
     owner, other = owner_of(pair)
     address = urlsplit(other.address)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE)
     connection.request("GET", "/v1/pools/p/events", headers={"accept": "text/event-stream"})
     stream = connection.getresponse()
     assert (stream.getheader("content-type") or "").startswith("text/event-stream")
@@ -112,7 +113,7 @@ def test_keys_are_shared_and_forwarded(schema: str) -> None:
     journal = PostgresJournal(postgres_url(), schema=schema)
     keys = PostgresKeys(journal)
     key = keys.create(["admin"], "all")
-    with cluster(postgres_url(), schema, 2, lease=1.0) as nodes:
+    with cluster(postgres_url(), schema, 2) as nodes:
         one, two = nodes.nodes
         bearer = {"authorization": f"Bearer {key}"}
         assert one("PUT", "/v1/pools/p", {}, **bearer).status == 201
@@ -162,7 +163,7 @@ def test_an_owner_paused_beyond_its_lease_writes_and_answers_nothing(pair: Nodes
     finally:
         owner.go_on()
     for thread in late:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert [answer.status for answer in answers] == [201, 201, 201]
     eventually(lambda: owner("GET", "/readyz").status == 200)
     assert owner.pools() == []
@@ -174,13 +175,15 @@ def test_an_owner_paused_beyond_its_lease_writes_and_answers_nothing(pair: Nodes
 
 def test_a_rolling_restart_refuses_no_work(schema: str) -> None:
     """Every node is replaced under load; clients without keys see only what the pool says."""
-    with cluster(postgres_url(), schema, 2, lease=1.0) as nodes:
+    with cluster(postgres_url(), schema, 2) as nodes:
         declare(nodes.nodes[0])
         ends, statuses, broken = threading.Event(), [], []
+        asked: list[NodeProcess | None] = [None] * 3
 
-        def work() -> None:
+        def work(i: int) -> None:
             while not ends.is_set():
                 node = nodes.living()[-1]  # the youngest: what a balancer does with readyz
+                asked[i] = node
                 try:
                     made = node("POST", CREATE, TASK)
                     statuses.append(made.status)
@@ -191,25 +194,25 @@ def test_a_rolling_restart_refuses_no_work(schema: str) -> None:
                     broken.append(error)
                     return
 
-        workers = [threading.Thread(target=work) for _ in range(3)]
+        workers = [threading.Thread(target=work, args=(i,)) for i in range(3)]
         for worker in workers:
             worker.start()
         for old in list(nodes.nodes):
-            nodes.start()
-            time.sleep(0.3)
+            young = nodes.start()
+            eventually(lambda one=young: broken or asked == [one] * 3)
             old.stop()
+        eventually(lambda: broken or len(statuses) > 20)
         ends.set()
         for worker in workers:
-            worker.join(30)
+            worker.join(PATIENCE)
         assert broken == []
         assert set(statuses) <= {200, 201}
-        assert len(statuses) > 20
         left = nodes.living()[0].good("GET", "/v1/pools/p")
         assert (left["slots_open"], left["capacity_mismatch"]) == (0, 0)
 
 
 def test_pools_spread_over_the_nodes(schema: str) -> None:
-    with cluster(postgres_url(), schema, 1, lease=1.0) as nodes:
+    with cluster(postgres_url(), schema, 1) as nodes:
         pools = [f"p{i}" for i in range(4)]
         for pool in pools:
             nodes.nodes[0].good("PUT", f"/v1/pools/{pool}", {})
@@ -221,7 +224,7 @@ def test_pools_spread_over_the_nodes(schema: str) -> None:
 
 def test_clocks_that_differ_by_hours_make_no_difference(schema: str) -> None:
     """The time of a pool is the database's, whoever owns it."""
-    with cluster(postgres_url(), schema, 0, lease=1.0) as nodes:
+    with cluster(postgres_url(), schema, 0) as nodes:
         ahead = nodes.start(skew=3600.0)
         declare(ahead, servers=2)
         made = ahead.good("POST", CREATE, TASK)
@@ -233,8 +236,8 @@ def test_clocks_that_differ_by_hours_make_no_difference(schema: str) -> None:
         seen = behind.good("GET", "/v1/pools/p/events?limit=1000")["events"]
         times = [one["event"]["time"] for one in seen]
         assert times == sorted(times)
-        assert abs(times[0] - time.time()) < 60
-        assert 0 < times[-1] - times[0] < 60
+        assert abs(times[0] - time.time()) < 1800
+        assert 0 < times[-1] - times[0] < 1800
         assert behind.good("GET", "/v1/pools/p")["slots_open"] == 0
 
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.clusters import cluster, eventually
+from tests.service.clusters import cluster
 from tests.service.cutting import CuttingProxy
 from tests.service.database import postgres_url
 from tests.service.serving import declare as declare_here
 from tests.service.serving import problem_of, service
 from tests.service.test_cluster import CREATE, TASK, declare
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork server there")
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no for
 def test_an_answer_that_is_cut_off_behind_its_commit_is_given_once(schema: str) -> None:
     """The node looks whether its records are there, and finds them."""
     proxy = CuttingProxy(postgres_url())
-    with cluster(postgres_url(), schema, 0, lease=3.0) as nodes:
+    with cluster(postgres_url(), schema, 0) as nodes:
         node = nodes.start(url=proxy.url)
         declare(node)
         for i in range(3):
@@ -45,7 +46,7 @@ def test_an_answer_that_is_cut_off_behind_its_commit_is_given_once(schema: str) 
 def test_a_commit_that_nobody_heard_of_is_found_by_the_next_owner(schema: str) -> None:
     """The node dies with the answer: a retry elsewhere gets what was committed, once."""
     proxy = CuttingProxy(postgres_url())
-    with cluster(postgres_url(), schema, 0, lease=1.0) as nodes:
+    with cluster(postgres_url(), schema, 0) as nodes:
         first = nodes.start(url=proxy.url)
         declare(first)
         second = nodes.start()
@@ -62,7 +63,7 @@ def test_a_commit_that_nobody_heard_of_is_found_by_the_next_owner(schema: str) -
         asking.start()
         eventually(lambda: proxy.cuts)
         first.kill()
-        asking.join(30)
+        asking.join(PATIENCE)
         made = second("POST", CREATE, TASK, idempotency_key="k")
         assert made.status == 201
         assert made.headers["idempotency-replayed"] == "true"
@@ -97,7 +98,7 @@ def restart(folder: Path, away: float) -> None:
 
 def test_a_database_that_is_restarted_loses_nothing(own_database: tuple[str, Path]) -> None:
     url, folder = own_database
-    with cluster(url, "opportune", 2, lease=1.0) as nodes:
+    with cluster(url, "opportune", 2, lease=2.0) as nodes:
         declare(nodes.nodes[0])
         made = [nodes.nodes[i % 2].good("POST", CREATE, TASK) for i in range(6)]
         restart(folder, away=3.0)

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from opportune.service.dealing import sub_pools
 from tests.service.serving import Client, declare, servers_of, service
+from tests.waiting import eventually
 
 PLACES = ["p", *sub_pools("p", 3)]
 
 
 def where(client: Client) -> dict[str, list[str]]:
     """Places in which each server is; never more than one."""
-    found: dict[str, list[str]] = {}
-    for place in PLACES:
-        owner = client.node.owners.get(place)
-        if owner is not None:
-            for server in owner.state.servers:
-                at = found.setdefault(server.settings.id, [])
-                if server.here:
-                    at.append(place)
+
+    def look() -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for place in PLACES:
+            owner = client.node.owners.get(place)
+            if owner is not None:
+                for server in owner.state.servers:
+                    at = found.setdefault(server.settings.id, [])
+                    if server.here:
+                        at.append(place)
+        return found
+
+    found = client.between(look)
     assert all(len(at) <= 1 for at in found.values()), found
     return found
 
 
 def arrived(client: Client, *places: str) -> Counter[str]:
     """How many servers each place has, once nobody is on the way."""
-    until = time.monotonic() + 10.0
-    while time.monotonic() < until:
-        found = Counter(at[0] for at in where(client).values() if at)
-        if sum(found.values()) == len(where(client)) and set(found) <= set(places):
-            return found
-        time.sleep(0.01)
-    raise AssertionError(where(client))
+
+    def look() -> Counter[str] | None:
+        seen = where(client)
+        found = Counter(at[0] for at in seen.values() if at)
+        return found if found.total() == len(seen) and set(found) <= set(places) else None
+
+    counted: Counter[str] = eventually(look)
+    return counted
 
 
 def split(client: Client, servers: int = 9, **pool: Any) -> None:
@@ -94,10 +100,8 @@ def test_busy_servers_move_when_they_are_free() -> None:
         assert where(client) == before  # all of them are busy
         for one in made[:4]:
             assert client.complete(one).status_code == 200
-        until = time.monotonic() + 10.0
-        while client.pool()["servers_free"] < 4 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert Counter(at[0] for at in where(client).values())["p"] == 4
+        eventually(lambda: list(where(client).values()).count(["p"]) == 4)
+        assert client.pool()["servers_free"] == 4
         for one in made[4:]:
             assert client.complete(one).status_code == 200
         assert arrived(client, "p") == {"p": 9}
@@ -107,14 +111,15 @@ def test_busy_servers_move_when_they_are_free() -> None:
 def test_servers_are_dealt_anew_every_period() -> None:
     with service() as client:
         split(client, deal_period=0.05)
-        seen = {str(sorted((name, *at) for name, at in where(client).items()))}
-        until = time.monotonic() + 10.0
-        while len(seen) < 4 and time.monotonic() < until:
-            time.sleep(0.02)
+        seen = set()
+
+        def look() -> bool:
             places = where(client)
             if all(places.values()):
                 seen.add(str(sorted((name, *at) for name, at in places.items())))
-        assert len(seen) >= 4
+            return len(seen) >= 4
+
+        eventually(look)
         number = client.node.owner("p").state.deal.number
         assert number >= 4
 

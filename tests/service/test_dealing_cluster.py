@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from opportune.service.dealing import sub_pools
 from tests.service.clusters import NodeProcess, Nodes, cluster
 from tests.service.database import postgres_url, schema_of
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork server there")
 
@@ -22,9 +23,7 @@ PARTS = sub_pools("hot", 4)
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    with cluster(
-        postgres_url(), schema_of(tmp_path_factory.mktemp("dealing")), 2, lease=1.0
-    ) as found:
+    with cluster(postgres_url(), schema_of(tmp_path_factory.mktemp("dealing")), 2) as found:
         one = found.nodes[0]
         one.good("PUT", "/v1/pools/hot", {"partitions": 4, "deal_period": 0.2})
         one.good("PUT", "/v1/pools/hot/servers", [{"id": name} for name in SERVERS])
@@ -32,44 +31,46 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         yield found
 
 
-def settled(node: NodeProcess, seconds: float = 20.0) -> Any:
+def settled(node: NodeProcess) -> Any:
     """The pool, once every server is in a part and free or held."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        answer = node("GET", "/v1/pools/hot")
-        if answer.status == 200:
-            body = answer.body
-            if body["servers"] == 12 and body["servers_free"] + body["slots_open"] == 12:
-                assert body["capacity_mismatch"] == 0
-                return body
-        time.sleep(0.02)
-    raise AssertionError(node("GET", "/v1/pools/hot"))
+
+    def look() -> Any:
+        status, body, _ = node("GET", "/v1/pools/hot")
+        if status != 200 or body["servers"] != 12:
+            return None
+        return body if body["servers_free"] + body["slots_open"] == 12 else None
+
+    found = eventually(look)
+    assert found["capacity_mismatch"] == 0
+    return found
 
 
 def assigned(node: NodeProcess, n: int, prefix: str) -> list[Any]:
     """Assignments of n tasks; who finds nobody free asks again under a new name."""
-    made = []
-    for i in range(40 * n):
-        body = {"task_type": "t", "external_id": f"{prefix}-{i}"}
+    made: list[Any] = []
+    numbers = count()
+
+    def one_more() -> bool:
+        body = {"task_type": "t", "external_id": f"{prefix}-{next(numbers)}"}
         answer = node("POST", "/v1/pools/hot/assignments", body)
         assert answer.status in (201, 409), answer
         if answer.status == 201:
             made.append(answer.body)
             again = node("POST", "/v1/pools/hot/assignments", body)
             assert (again.status, again.body) == (200, answer.body)
-        if len(made) == n:
-            return made
-    raise AssertionError(f"{len(made)} of {n}")
+        return answer.status == 201
+
+    for _ in range(n):
+        eventually(one_more)
+    return made
 
 
 def test_parts_are_spread_and_tasks_reach_them_through_any_node(nodes: Nodes) -> None:
-    until = time.monotonic() + 20.0
-    while time.monotonic() < until:
+    def spread() -> bool:
         owned = [len([pool for pool in node.pools() if pool in PARTS]) for node in nodes.nodes]
-        if min(owned) >= 1 and sum(owned) == 4:
-            break
-        time.sleep(0.05)
-    assert min(owned) >= 1, owned
+        return min(owned) >= 1 and sum(owned) == 4
+
+    eventually(spread)
     settled(nodes.nodes[0])
     for node in nodes.nodes:
         assert node.good("GET", "/v1/pools") == {"pools": ["hot"]}
@@ -101,7 +102,7 @@ def test_a_node_that_dies_loses_no_assignment_and_doubles_no_server(nodes: Nodes
     made = assigned(first, 8, "before")
     second.kill()
     nodes.start()
-    seen = settled(first, 30.0)
+    seen = settled(first)
     assert seen["slots_open"] == 8
     held = {
         server["settings"]["id"]: server["assignments"]

@@ -28,7 +28,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def answer(address: str, first: bytes, piece: bytes, n: int) -> bytes | None:
     """What comes back for a first piece and n further ones; None if nothing does, nor the end."""
     where = urlsplit(address)
-    with socket.create_connection((where.hostname, where.port), timeout=5) as connection:
+    with socket.create_connection((where.hostname, where.port), timeout=60) as connection:
         said = b""
         try:
             connection.sendall(first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from opportune.service.postgres import PostgresJournal
 from opportune.service.postgres_reading import shown
 from tests.service.database import execute, postgres_url
 from tests.service.journals import WAIT, write, written
+from tests.waiting import eventually
 
 
 def data(journal: PostgresJournal, pool: str = "a") -> list[bytes]:
@@ -63,7 +63,8 @@ def test_an_append_that_waits_while_another_takes_over_is_refused(
     with psycopg.connect(postgres_url(), options=options) as taking:
         taking.execute("UPDATE pool SET token = token + 1 WHERE name = 'a'")
         waiting = write_at(old, token, 1, b"late")
-        time.sleep(0.2)
+        state = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s"
+        eventually(lambda: execute(state, backend(old)) == [("Lock",)])
         assert not waiting.done()
         taking.commit()
     assert isinstance(waiting.exception(WAIT), StaleTokenError)
@@ -180,9 +181,10 @@ def test_records_of_another_owner_are_not_taken_for_ours(nodes: list[PostgresJou
 def test_a_database_that_stays_away_fails_appends_until_it_is_back(
     schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = PostgresJournal(postgres_url(), schema=schema, patience=0.3)
+    journal = PostgresJournal(postgres_url(), schema=schema)
     token = journal.acquire("a")
     with monkeypatch.context() as patch:
+        patch.setattr(journal, "_patience", 0.3)
         patch.setattr(journal, "url", "postgresql://user:secret@127.0.0.1:1/nowhere")
         journal._write.close()
         for _ in range(2):

@@ -8,27 +8,32 @@ from pathlib import Path
 import pytest
 
 from opportune.service.wire import Answered
-from tests.service.kills import Ledger, LedgerError, Request, kill_many
+from tests.service.kills import Killing, Ledger, LedgerError, Request, kill_many
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork server there")
 
 
 def test_kills_under_load_lose_and_double_nothing(tmp_path: Path) -> None:
-    killing = kill_many(tmp_path, kills=12, seed=3)
+    killing = Killing(tmp_path, seed=3)
+    kill_many(
+        killing, 12, enough=lambda one: bool(one.ledger.done and one.ledger.seen["sent again"])
+    )
     assert killing.kills >= 12
     assert len(killing.ledger.done) > 0
     assert killing.ledger.seen["sent again"] > 0
 
 
 def test_kills_under_load_lose_and_double_no_outcome_of_a_learner(tmp_path: Path) -> None:
-    killing = kill_many(tmp_path, kills=8, seed=4, learning="on")
+    killing = Killing(tmp_path, seed=4, learning="on")
+    kill_many(killing, 8, enough=lambda one: max(one.versions, default=0) >= 1)
     assert killing.versions == sorted(killing.versions)
     assert killing.versions[-1] >= 1
     assert killing.decisions > 0
 
 
 def test_kills_in_the_middle_of_deals_put_no_server_into_two_sub_pools(tmp_path: Path) -> None:
-    killing = kill_many(tmp_path, kills=10, seed=5, partitions=3)
+    killing = Killing(tmp_path, seed=5, partitions=3)
+    kill_many(killing, 10, enough=lambda one: len(one.ledger.done) > 0 and one.moved > 40)
     assert len(killing.ledger.done) > 0
     assert killing.moved > 40
 

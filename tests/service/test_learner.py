@@ -69,7 +69,7 @@ def counted(counts: Counts) -> dict[tuple[str, str], tuple[int, int]]:
     types, servers = list(counts.types), list(counts.servers)
     return {
         (types[v], servers[r]): (pair.outcomes, pair.grains)
-        for v, r, pair in counts.by_pair()
+        for v, r, pair in counts.pairs.by_pair()
         if pair.outcomes
     }
 

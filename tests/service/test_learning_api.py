@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from opportune.service.replaying import replay
 from opportune.service.sqlite import SqliteJournal
 from tests.service.serving import Client, declare, service
+from tests.waiting import PATIENCE, eventually
 
 
 def served(client: Client, values: list[float | None]) -> list[Any]:
@@ -22,15 +22,6 @@ def served(client: Client, values: list[float | None]) -> list[Any]:
         more = {} if value is None else {"value": value}
         assert client.complete(made[-1], **more).status_code == 200
     return made
-
-
-def until(seen: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """What is seen as soon as it is something; the learner runs beside the requests."""
-    end = time.monotonic() + seconds
-    while not (found := seen()):
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.02)
-    return found
 
 
 def known(told: Any) -> Any:
@@ -80,8 +71,8 @@ def test_what_is_learned_is_published_and_planned_for() -> None:
     with service() as client:
         declare(client, 2, {"t": [0.9, 0.1]}, learning="on", replan="active")
         served(client, [0.0] * 12)
-        until(lambda: learning(client)["version"] >= 1)
-        plan = until(
+        eventually(lambda: learning(client)["version"] >= 1)
+        plan = eventually(
             lambda: next(
                 (
                     one
@@ -89,8 +80,7 @@ def test_what_is_learned_is_published_and_planned_for() -> None:
                     if one["id"] == "learned-1" and one["active"]
                 ),
                 None,
-            ),
-            60.0,
+            )
         )
         assert plan["source"] == "plan"
         assert client.assign()["servers"][0]["id"] == "s1"
@@ -122,7 +112,7 @@ def test_a_restart_goes_on_where_the_learner_was(tmp_path: Path) -> None:
         learning(client)
         client.node.owner("p").loaded.learner = learner.checkpoint()
         served(client, [1.0] * 8)
-        until(lambda: learning(client)["version"])
+        eventually(lambda: learning(client)["version"])
         before = known(learning(client))
         counts = learner.counts
     with service(database) as client:
@@ -154,13 +144,16 @@ def test_a_learner_that_fails_does_not_stop_the_others(
         declare(client, learning="on")
         owner = client.node.owner("p")
 
+        tried = threading.Event()
+
         def broken(*_: object) -> None:
+            tried.set()
             raise RuntimeError("planted")
 
         served(client, [1.0])
         monkeypatch.setattr("opportune.service.learner.take_in", broken)
         served(client, [1.0])
-        time.sleep(0.3)
+        assert tried.wait(PATIENCE)
         monkeypatch.undo()
         served(client, [1.0])
         assert learning(client)["outcomes"] == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,10 @@ from opportune.service.replaying import replay
 from opportune.service.sqlite import SqliteJournal
 from tests.service.priced import PRIOR, two_types
 from tests.service.serving import Client, declare, service
+from tests.waiting import PATIENCE, eventually
 
 PLANS = "/v1/pools/p/plans"
 SCORES = {"t": [0.9, 0.5, 0.1], "u": [0.8, 0.7, 0.6]}
-
-
-def until(found: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """What a function finds, as soon as it is true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = found()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError("it never happened")
 
 
 def state_of(client: Client, plan: str) -> str:
@@ -50,7 +40,7 @@ class Held:
         stop.progress(float("inf"), "dual")
         stop.progress(0.25, "sifting")
         self.inside.set()
-        assert self.go.wait(20.0)
+        assert self.go.wait(PATIENCE)
         stop.progress(0.125, "sifting")
         return self.real(state, name, policy, source, how)
 
@@ -69,7 +59,7 @@ def test_a_plan_is_made_in_the_background_and_tells_how_far_it_is(held: Held) ->
         answered = client("POST", PLANS, {"wait": False, "id": "one", "activate": False})
         assert answered.status_code == 202
         assert answered.json()["state"] == "pricing"
-        held.inside.wait(20.0)
+        assert held.inside.wait(PATIENCE)
         body = client.good("GET", f"{PLANS}/one")
         assert (body["state"], body["document"], body["bound"]) == ("pricing", None, None)
         assert (body["progress"]["step"], body["progress"]["gap"]) == ("sifting", 0.25)
@@ -80,7 +70,7 @@ def test_a_plan_is_made_in_the_background_and_tells_how_far_it_is(held: Held) ->
             client.bad(409, "conflict", "POST", f"{PLANS}/one:{verb}")
         client.bad(409, "conflict", "POST", PLANS, {"id": "one"})
         held.go.set()
-        until(lambda: state_of(client, "one") == "draft")
+        eventually(lambda: state_of(client, "one") == "draft")
         body = client.good("GET", f"{PLANS}/one")
         assert body["progress"] is None
         assert body["document"]["score_version"] == 1
@@ -97,11 +87,11 @@ def test_a_plan_that_is_being_priced_is_canceled(held: Held) -> None:
     with service() as client:
         declare(client, 3, SCORES)
         client("POST", PLANS, {"wait": False, "id": "one"})
-        held.inside.wait(20.0)
+        assert held.inside.wait(PATIENCE)
         assert client.good("POST", f"{PLANS}/one:cancel")["state"] == "canceled"
         assert client.good("POST", f"{PLANS}/one:cancel")["state"] == "canceled"
         held.go.set()
-        until(lambda: client.node.planner.progress("p", "one") is None)
+        eventually(lambda: client.node.planner.progress("p", "one") is None)
         assert state_of(client, "one") == "canceled"
         assert client.pool()["plan"] is None
         held.inside.clear()
@@ -116,7 +106,7 @@ def test_who_waits_for_a_plan_that_is_canceled_is_told(held: Held) -> None:
             target=lambda: told.append(client("POST", PLANS, {"id": "one"}, idempotency_key="k"))
         )
         asks.start()
-        held.inside.wait(20.0)
+        assert held.inside.wait(PATIENCE)
         again = client("POST", PLANS, {"id": "one"}, idempotency_key="k")
         assert again.json()["code"] == "still-running"
         client.good("POST", f"{PLANS}/one:cancel")
@@ -132,9 +122,9 @@ def test_a_plan_that_cannot_be_made_says_why() -> None:
         client.good("PUT", "/v1/pools/p/servers", [{"id": "a"}])
         client.good("PUT", "/v1/pools/p/task-types", [{"id": "t"}])
         assert client("POST", PLANS, {"wait": False, "id": "one"}).status_code == 202
-        until(lambda: state_of(client, "one") == "failed")
+        eventually(lambda: state_of(client, "one") == "failed")
         assert "mean_duration" in client.good("GET", f"{PLANS}/one")["detail"]
-        until(lambda: client.node.planner.progress("p", "one") is None)
+        eventually(lambda: client.node.planner.progress("p", "one") is None)
         client.good("PUT", "/v1/pools/p/task-types", [{"id": "t", **PRIOR}])
         assert client.good("POST", PLANS, {"id": "one"})["active"]
 
@@ -145,7 +135,7 @@ def left_in_the_middle(database: Path, held: Held, **asked: Any) -> Iterator[Non
     with service(database) as client:
         declare(client, 3, SCORES)
         client("POST", PLANS, {"wait": False, "id": "one", **asked})
-        held.inside.wait(20.0)
+        assert held.inside.wait(PATIENCE)
         assert state_of(client, "one") == "pricing"
         threading.Timer(0.2, held.go.set).start()
     yield
@@ -154,7 +144,7 @@ def left_in_the_middle(database: Path, held: Held, **asked: Any) -> Iterator[Non
 def test_a_restart_in_the_middle_begins_again(tmp_path: Path, held: Held) -> None:
     database = tmp_path / "journal.db"
     with left_in_the_middle(database, held), service(database) as client:
-        until(lambda: state_of(client, "one") == "active")
+        eventually(lambda: state_of(client, "one") == "active")
         assert client.assign()["plan"] == "one"
         assert client.node.owner("p").state.jobs == {}
     journal = SqliteJournal(database)
@@ -185,7 +175,7 @@ def test_a_request_that_waits_is_the_same_one_after_a_restart(tmp_path: Path, he
         declare(client, 3, SCORES)
         asks = threading.Thread(target=lambda: client("POST", PLANS, {}, **key))
         asks.start()
-        held.inside.wait(20.0)
+        assert held.inside.wait(PATIENCE)
         asked = client.node.owner("p").state.jobs
         threading.Timer(0.2, held.go.set).start()
         assert list(asked) == ["plan-1"]
@@ -217,17 +207,17 @@ def by_itself(client: Client) -> list[Any]:
 def test_a_pool_gets_its_first_plan_and_a_new_one_when_scores_or_servers_change() -> None:
     with service() as client:
         declare(client, 3, SCORES, replan="shadow")
-        first = until(lambda: by_itself(client))[0]
+        first = eventually(lambda: by_itself(client))[0]
         assert (first["reason"], first["state"]) == ("there was no plan", "active")
         assert client.assign()["degraded"].startswith("no plan: prices from the priors")
         client.good("PUT", "/v1/pools/p/scores", {"rows": [["t", "s0", 0.91]]})
         time.sleep(0.3)
         assert len(by_itself(client)) == 1  # so small a change is let be
         client.good("PUT", "/v1/pools/p/scores", {"rows": [["t", "s2", 0.95]]})
-        found = until(lambda: by_itself(client)[1:])[0]
+        found = eventually(lambda: by_itself(client)[1:])[0]
         assert (found["reason"], found["state"]) == ("scores changed", "shadow")
         client.good("PUT", "/v1/pools/p/servers/s3", {"id": "s3"})
-        found = until(lambda: by_itself(client)[2:])[0]
+        found = eventually(lambda: by_itself(client)[2:])[0]
         assert (found["reason"], found["state"]) == ("servers came or went", "shadow")
         metrics = client("GET", "/metrics").text
         assert 'opportune_replans{pool="p"} 3.0' in metrics
@@ -238,10 +228,10 @@ def test_a_pool_gets_its_first_plan_and_a_new_one_when_scores_or_servers_change(
 def test_a_shadow_that_somebody_chose_stays() -> None:
     with service() as client:
         declare(client, 3, SCORES, replan="shadow")
-        until(lambda: by_itself(client))
+        eventually(lambda: by_itself(client))
         client.good("POST", PLANS, {"id": "mine", "activate": False, "shadow": True})
         client.good("PUT", "/v1/pools/p/servers/s3", {"id": "s3"})
-        found = until(lambda: by_itself(client)[1:])[0]
+        found = eventually(lambda: by_itself(client)[1:])[0]
         assert found["state"] == "draft"
         assert state_of(client, "mine") == "shadow"
 
@@ -249,29 +239,29 @@ def test_a_shadow_that_somebody_chose_stays() -> None:
 @pytest.mark.usefixtures("soon")
 def test_a_stale_plan_is_made_anew_and_put_in_force() -> None:
     with service() as client:
-        declare(client, 3, SCORES, replan="active", plan_max_age=0.5)
-        until(lambda: by_itself(client))
-        found = until(lambda: by_itself(client)[1:])[0]
+        declare(client, 3, SCORES, replan="active", plan_max_age=3.0)
+        eventually(lambda: by_itself(client))
+        found = eventually(lambda: by_itself(client)[1:])[0]
         assert found["reason"] == "the plan was stale"
-        until(lambda: client.pool()["degraded"] == "")
+        eventually(lambda: client.pool()["degraded"] == "")
 
 
 @pytest.mark.usefixtures("soon")
 def test_tasks_that_come_faster_than_planned_lead_to_one_plan_that_knows() -> None:
     with service() as client:
         declare(client, 3, SCORES, replan="active", replan_window=6.4, replan_change=0.5)
-        until(lambda: by_itself(client))
+        eventually(lambda: by_itself(client))
 
         def drifted() -> Any:
             client("POST", "/v1/pools/p/assignments", {"task_type": "t"})
             time.sleep(0.01)
             return [one for one in by_itself(client) if "drifted" in one["reason"]]
 
-        found = until(drifted)[0]
+        found = eventually(drifted)[0]
         assert found["reason"].startswith("rates drifted: t ")
         assert found["state"] == "active"
         made = client.good("GET", f"{PLANS}/{found['id']}")["document"]
-        assert made["arrival_rate"][0] > 2.0  # declared 0.1
+        assert made["arrival_rate"][0] > 0.15  # declared 0.1, and half as many more is a change
         assert made["arrival_rate"][1] == pytest.approx(0.1)  # too few to say
 
 

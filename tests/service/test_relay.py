@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -121,11 +122,13 @@ def test_a_node_that_is_not_there_did_not_get_it() -> None:
     assert not caught.value.sent
 
 
-def test_the_shared_clock_follows_the_databases() -> None:
+def test_the_shared_clock_follows_the_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    still = SimpleNamespace(monotonic=lambda: 7.0, time=lambda: 0.0)
+    monkeypatch.setattr("opportune.service.shared_clock.time", still)
     clock = SharedClock()
     clock.set(1000.0, 0.0)
-    start = clock()
+    assert clock() == 1007.0
     clock.set(1000.04, 0.0)  # a little ahead: approached
-    assert 0.005 < clock() - start < 0.04
+    assert clock() == pytest.approx(1007.01)
     clock.set(2000.0, 0.0)  # set: taken over
-    assert 999.0 < clock() - start < 1001.0
+    assert clock() == 2007.0
