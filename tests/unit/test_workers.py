@@ -30,6 +30,8 @@ RAY = pytest.param(
     "ray", marks=pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed (extra `ray`)")
 )
 ALL = ["threads", "loky", RAY]
+RAY_FIRST = pytest.param("ray", "loky", marks=RAY.marks)
+RAY_SECOND = pytest.param("loky", "ray", marks=RAY.marks)
 
 
 def squared(offset: int, item: int, watch: Watch) -> int:
@@ -167,6 +169,40 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(
     ran.clear()
     assert bits(compare_all(LOADS, settings)) == bits([compare(one, settings) for one in LOADS])
     assert ran == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("threads", "loky"), RAY_FIRST, RAY_SECOND], ids=lambda one: one
+)
+def test_what_one_backend_began_another_one_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: str, second: str
+) -> None:
+    """The same table and the same files, to the byte, as a sweep that was not interrupted."""
+    words = ["sweep", "priority-v1", "--load", ".2:.8:.3", "--steps", "3000", "--format", "csv"]
+    words += ["--replications", "4", "--policies", "lag,greedy", "--seed", "3"]
+    assert run([*words, "--keep", str(tmp_path / "whole")]) == 0
+    whole = capsys.readouterr().out
+    parts, told = tmp_path / "parts", []
+
+    def interrupt(share: float, _: str) -> None:
+        told.append(share)
+        if len(told) == 8:  # three prices and five replications
+            raise KeyboardInterrupt
+
+    loads = [catalog_instance("priority-v1", 0.8).with_load(load) for load in (0.2, 0.5)]
+    loads.append(catalog_instance("priority-v1", 0.8))
+    settings = replace(SMALL, keep=parts, workers=2, backend=first)
+    with pytest.raises(KeyboardInterrupt):
+        compare_all(loads, settings, interrupt)
+    assert len(list(parts.glob("*.npz"))) == 5
+    assert run([*words, "--keep", str(parts), "--workers", "2", "--backend", second]) == 0
+    assert capsys.readouterr().out == whole
+    assert kept_bytes(parts) == kept_bytes(tmp_path / "whole")
+
+
+def kept_bytes(folder: Path) -> dict[str, bytes]:
+    """Names and bytes of what is kept."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_what_is_kept_follows_everything_that_decides_it(

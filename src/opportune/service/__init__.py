@@ -15,8 +15,9 @@ Where to look, each path in the order in which it is walked:
   that only watches.
 - a pool learns: ``learner`` reads the journal, ``learner_events`` and ``learner_counts`` count,
   ``learner_estimates`` publishes, ``learned`` says what the pool goes by.
-- a pool moves between nodes: ``cluster`` and ``balancing`` (who takes and gives), ``membership``
-  (what a node sees of the others), ``leases`` (who owns what), ``forwarding``.
+- a pool moves between nodes: ``membership`` (what a node sees of the others), ``cluster`` and
+  ``balancing`` (who is to take and give), ``tenures`` (taking, reading, handing over), ``leases``
+  (who owns what), ``forwarding``.
 - a server moves between sub-pools of a split pool: ``dealing`` (what a deal is), ``dealing_node``
   (when), ``dealing_commands`` and ``dealing_events``; ``dealing_pools`` shows the parts as one.
 - it is stored: ``journal`` is the promise, ``sqlite``, ``postgres`` and ``memory`` keep it,

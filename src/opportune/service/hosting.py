@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from opportune.service.loading import Loaded
 from opportune.service.owner import PoolOwner
 from opportune.service.pending import Tenure
 
@@ -18,6 +19,10 @@ class Host(Protocol):
 
     def read_pool(self, pool: str, tenure: Tenure) -> PoolOwner:
         """The owner of a pool, read from the journal; in any thread."""
+        ...
+
+    def read_ahead(self, pool: str) -> Loaded:
+        """What is in the journal of a pool that another node owns; in any thread."""
         ...
 
     def adopt(self, owner: PoolOwner) -> None:

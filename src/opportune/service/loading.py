@@ -70,38 +70,49 @@ class Loaded:
         return Snapshot(sequence, _ENCODER.encode(stored))
 
 
-def load_pool(journal: Journal, pool: str, keys: KeyMemory) -> Loaded:
+def load_pool(journal: Journal, pool: str, keys: KeyMemory, ahead: Loaded | None = None) -> Loaded:
     """Read a pool: snapshot and replay.
 
     Args:
         journal: Where it is written.
         pool: Its id.
         keys: Where its idempotency keys go.
+        ahead: The pool as it was read before: only what was written since is read, into the same
+            object. What the journal does not hold any more counts for nothing.
 
     Raises:
         JournalError: If a record is damaged or missing.
         msgspec.DecodeError: If a record is none of ours.
     """
-    loaded = Loaded(empty_state(pool), keys)
-    stored = journal.snapshot(pool)
-    if stored is not None:
-        try:
-            found = _DECODER.decode(stored.data)
-            loaded = Loaded(restore(found.state), keys, found.audits, stored.sequence)
-            loaded.learner = found.learner
-        except (InputError, msgspec.DecodeError) as error:  # the records have it all
-            _log.warning("snapshot not read", pool=pool, reason=str(error))
-        else:
-            for known in found.keys:
-                keys.load(known)
-    loaded.written = loaded.snapshot_at
+    loaded = ahead
+    if loaded is None or loaded.written > journal.last(pool):
+        loaded = _from_snapshot(journal, pool, keys)
     state, decode = loaded.state, events.decode
-    for sequence, record in journal.read(pool, loaded.snapshot_at):
+    for sequence, record in journal.read(pool, loaded.written):
         if is_note(record):
             loaded.note(sequence, record)
         else:
             apply(state, decode(record))
         loaded.written = sequence
+    return loaded
+
+
+def _from_snapshot(journal: Journal, pool: str, keys: KeyMemory) -> Loaded:
+    """The latest snapshot, or the empty pool."""
+    loaded = Loaded(empty_state(pool), keys)
+    stored = journal.snapshot(pool)
+    if stored is None:
+        return loaded
+    try:
+        found = _DECODER.decode(stored.data)
+        loaded = Loaded(restore(found.state), keys, found.audits, stored.sequence)
+        loaded.learner = found.learner
+    except (InputError, msgspec.DecodeError) as error:  # the records have it all
+        _log.warning("snapshot not read", pool=pool, reason=str(error))
+    else:
+        for known in found.keys:
+            keys.load(known)
+    loaded.written = loaded.snapshot_at
     return loaded
 
 

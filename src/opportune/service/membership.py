@@ -29,8 +29,11 @@ from opportune.service.postgres_reading import Row, first_line
 LEAST_GAP = 0.02
 """Seconds between two beats, at least."""
 
-GRACE = 0.02
-"""Seconds behind the end of another node's lease at which this one looks."""
+GRACE = 0.005
+"""Seconds behind the end of a lease at which this node looks."""
+
+OVERDUE = 0.2
+"""Seconds behind it after which a pool that the next owner did not take is taken by anybody."""
 
 JOIN = """
 INSERT INTO node VALUES (%(node)s, %(address)s,
@@ -116,10 +119,10 @@ class Membership:
         node: Name of this node, different from those of all others.
         address: Where it answers, for those who forward to it.
         seconds: How long a lease is; a beat comes four times in it.
+        held: Pools and tokens to be renewed; the event loop changes it.
         see: Told of every view, by the thread.
 
     Attributes:
-        held: Pools and tokens to be renewed; changed by the event loop.
         joining: Whether the node counts among those that live.
         taken_at: When the event loop last took a view.
     """
@@ -130,11 +133,11 @@ class Membership:
         node: str,
         address: str,
         seconds: float,
+        held: dict[str, int],
         see: Callable[[View], None],
     ) -> None:
-        self._journal, self._see = journal, see
+        self._journal, self._held, self._see = journal, held, see
         self.node, self.address, self.seconds = node, address, seconds
-        self.held: dict[str, int] = {}
         self.joining = True
         self.taken_at = time.monotonic()
         self._connection: psycopg.Connection[Row] | None = None
@@ -177,7 +180,7 @@ class Membership:
         one = self._connection
         asked = time.monotonic()
         hears = asked - self.taken_at < self.seconds
-        held = dict(self.held) if hears else {}
+        held = dict(self._held) if hears else {}
         values: dict[str, Any] = {
             "node": self.node,
             "address": self.address,
@@ -193,8 +196,8 @@ class Membership:
             keys, clock = one.execute(ALL_KEYS), one.execute(CLOCK)
         answered = time.monotonic()
         rows = pools.fetchall()
-        ends = [answered + row[5] for row in rows if row[1] != self.node and row[5] > 0]
-        self._ends = min(ends, default=None)
+        turns = [row[5] + late for row in rows for late in (0.0, OVERDUE)]
+        self._ends = min((answered + turn for turn in turns if turn > 0), default=None)
         return View(
             asked,
             hears,

@@ -25,6 +25,7 @@ from opportune.service.keys import KeyFile, Keys
 from opportune.service.learner import Learners
 from opportune.service.learner_metrics import LearnerMetrics
 from opportune.service.limits import RateLimit
+from opportune.service.loading import Loaded, load_pool
 from opportune.service.memory import MemoryJournal
 from opportune.service.metrics import Metrics
 from opportune.service.owner import PoolOwner
@@ -112,7 +113,7 @@ class Node:
         shared = PostgresKeys(journal) if self.keys is None else None
         self.keys = self.keys or shared
         cluster = Cluster(settings.cluster, journal, self, shared)
-        cluster.metrics = ClusterMetrics(
+        cluster.metrics = cluster.tenures.metrics = ClusterMetrics(
             self.metrics.registry, lambda: list(self.owners), lambda: len(cluster.nodes)
         )
         return cluster
@@ -173,11 +174,20 @@ class Node:
         Raises:
             JournalError: If it cannot be read.
         """
+        every = self.settings.snapshot_every
+        return PoolOwner(pool, self._journal, self._no_keys(), every, self._decided, tenure)
+
+    def read_ahead(self, pool: str) -> Loaded:
+        """What is in the journal of a pool that another node owns; in any thread.
+
+        Raises:
+            JournalError: If it cannot be read.
+        """
+        return load_pool(self._journal, pool, self._no_keys())
+
+    def _no_keys(self) -> KeyMemory:
         settings = self.settings
-        memory = KeyMemory(settings.idempotency_keys, settings.idempotency_seconds)
-        return PoolOwner(
-            pool, self._journal, memory, settings.snapshot_every, self._decided, tenure
-        )
+        return KeyMemory(settings.idempotency_keys, settings.idempotency_seconds)
 
     def _decided(self, pool: str, command: Command, answer: Answer, seconds: float) -> None:
         self.metrics.decided(pool, command, answer, seconds)

@@ -34,7 +34,7 @@ from opportune.service.journal import (
     JournalError,
     NotOwnerError,
 )
-from opportune.service.loading import load_pool
+from opportune.service.loading import Loaded, load_pool
 from opportune.service.notes import Audited, Remembered, decode_note, encode_note
 from opportune.service.pending import Request, Tenure, Waiting, remembered, unwritten
 from opportune.service.problems import RefusalError, Reply, moved, problem, reply_of
@@ -104,7 +104,7 @@ class PoolOwner:
         self._timer_at = 0.0  # uvloop's handle of a timer that is due tells no time
         self._unwritten = (-math.inf, "")
         self._changed = asyncio.Event()
-        self._load()
+        self._load(None if tenure is None else tenure.ahead)
 
     # ------------------------------------------------------------------------------ reading
 
@@ -113,8 +113,9 @@ class PoolOwner:
         """The pool now; what is read from it may not be written yet (:meth:`read` waits)."""
         return self.loaded.state
 
-    def _load(self) -> None:
-        self.loaded = load_pool(self._journal, self.pool, self.keys)
+    def _load(self, ahead: Loaded | None = None) -> None:
+        self.loaded = load_pool(self._journal, self.pool, self.keys, ahead)
+        self.keys = self.loaded.keys
         self._snapshot_at = self.loaded.snapshot_at
         self._last = self.loaded.written
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from opportune.service.idempotency import Ticket
 from opportune.service.journal import DoubtfulError, NotOwnerError
+from opportune.service.loading import Loaded
 from opportune.service.notes import Audited, Remembered
 from opportune.service.problems import Reply, moved, problem
 
@@ -37,11 +38,13 @@ class Tenure(NamedTuple):
         clock: Seconds of a clock that is the same on all nodes.
         over: Told pool, token and error when the owner can go on no longer: another node has
             replaced it, or the pool must be read again.
+        ahead: What was read of the pool before it was this owner's, None for nothing.
     """
 
     token: int
     clock: Callable[[], float]
     over: Callable[[str, int, BaseException | None], None]
+    ahead: Loaded | None = None
 
 
 def remembered(asked: Ticket, reply: Reply, now: float) -> Remembered:

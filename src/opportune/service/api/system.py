@@ -25,7 +25,7 @@ async def readyz(request: AnyRequest) -> Response[ReadyBody]:
     cluster = node.cluster
     failed = [f"{pool}: {owner.trouble}" for pool, owner in node.owners.items() if owner.trouble]
     if cluster is not None:
-        failed += [f"{pool}: {told}" for pool, told in cluster.failed.items()]
+        failed += [f"{pool}: {told}" for pool, told in cluster.tenures.failed.items()]
         if not failed and node.ready and not cluster.joined:
             failed.append("the database with the other nodes does not answer")
     if failed or not node.ready:
