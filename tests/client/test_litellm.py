@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from opportune import Router
 from opportune.client import Client, PoolSettings, ServerSettings, TaskTypeSettings
 from opportune.errors import InputError
 from tests.client.serving import Served
+from tests.waiting import PATIENCE, eventually
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or importing it asks the network
 
@@ -28,8 +28,9 @@ from opportune.litellm_strategy import OpportuneStrategy, route  # noqa: E402
 MODELS = ("small", "large")
 MESSAGES = [{"role": "user", "content": "why?"}]
 SCORES = [("code", "small", 0.3), ("code", "large", 0.9), ("chat", "small", 0.8)]
-PATIENCE = 30.0
-LEASE = 2.0
+LEASE = 4.0
+LONG = 5.0
+"""Seconds of an attempt that others come beside; also where each of them takes one."""
 
 
 @pytest.fixture(scope="module")
@@ -73,23 +74,20 @@ def lite() -> Iterator[Any]:
 
 def wait_for(client: Client, done: int, failed: int = 0) -> Any:
     """The pool, once that many tasks have come to their end."""
-    limit = time.monotonic() + PATIENCE
-    while time.monotonic() < limit:
+
+    def ended() -> Any:
         pool = client.get_pool("models")
-        if (pool.counts.get("done", 0), pool.counts.get("failed", 0)) == (done, failed):
-            break
-        time.sleep(0.02)
-    counts = pool.counts
-    assert (counts.get("done", 0), counts.get("failed", 0)) == (done, failed)
+        counted = (pool.counts.get("done", 0), pool.counts.get("failed", 0))
+        return pool if counted == (done, failed) else None
+
+    pool = eventually(ended)
     assert (pool.slots_open, pool.capacity_mismatch) == (0, 0)
     return pool
 
 
 def wait_for_idle(client: Client) -> None:
     """Until no server of the pool has anything to do."""
-    limit = time.monotonic() + PATIENCE
-    while client.get_pool("models").slots_open and time.monotonic() < limit:
-        time.sleep(0.02)
+    eventually(lambda: client.get_pool("models").slots_open == 0)
     pool = client.get_pool("models")
     assert (pool.slots_open, pool.capacity_mismatch) == (0, 0)
 
@@ -121,24 +119,28 @@ def test_requests_side_by_side_take_different_deployments(client: Client, lite: 
             while strategy.running != number:
                 await asyncio.sleep(0.01)
 
+    async def idle() -> None:
+        await running(0)  # and the service has heard of it
+        await asyncio.to_thread(wait_for_idle, client)
+
     async def all_together() -> list[str]:
-        slow = asyncio.create_task(ask("auto", mock_delay=2.0))
+        slow = asyncio.create_task(ask("auto", mock_delay=LONG))
         await running(1)
         found = [await ask("auto"), await slow]
-        await running(0)
-        crowd = [ask("auto", mock_delay=2.0) for _ in range(4)]
+        await idle()
+        crowd = [ask("auto", mock_delay=LONG) for _ in range(4)]
         answers = await asyncio.gather(*crowd, return_exceptions=True)
         refused = [one for one in answers if not isinstance(one, str)]
         assert {type(one) for one in refused} == {litellm.RateLimitError}
         assert all("no deployment is free" in str(one) for one in refused)
-        await running(0)
+        await idle()
         with pytest.raises(litellm.InternalServerError):
             await ask("auto", mock_response=litellm.InternalServerError("broken", "openai", "x"))
-        await running(0)
+        await idle()
         stream = await lite.acompletion("auto", messages=MESSAGES, metadata=shared, stream=True)
         async for _ in stream:
             pass
-        await running(0)
+        await idle()
         return found
 
     assert Counter(asyncio.run(all_together())) == Counter(MODELS)
@@ -152,7 +154,7 @@ def test_a_long_attempt_keeps_its_lease_and_a_forgotten_one_loses_it(
     client: Client, lite: Any
 ) -> None:
     client.put_pool("models", PoolSettings(lease=LEASE, quarantine_after=None))
-    strategy = route(lite, client, pool="models", heartbeat=LEASE / 20, longest=2 * LEASE)
+    strategy = route(lite, client, pool="models", heartbeat=LEASE / 20, longest=1.75 * LEASE)
     done, lost = (client.get_pool("models").counts.get(name, 0) for name in ("done", "slots_lost"))
     request = {"messages": MESSAGES, "metadata": {"task_type": "code"}}
     lite.completion("auto", **request, mock_delay=1.5 * LEASE)
@@ -168,9 +170,7 @@ def test_a_router_in_the_process_decides(lite: Any) -> None:
     own = Router([[0.3, 0.9], [0.8, 0.1]], task_types=["code", "auto"], servers=list(MODELS))
     route(lite, own)
     assert lite.completion("auto", messages=MESSAGES).choices[0].message.content == "small"
-    limit = time.monotonic() + PATIENCE
-    while own.running and time.monotonic() < limit:
-        time.sleep(0.01)
+    eventually(lambda: not own.running)
     assert own.free == MODELS
 
 

@@ -18,6 +18,9 @@ SCRIPT = "s'\"><script>window.hacked=1</script>"
 
 OpenPage = Callable[..., Any]
 
+PATIENCE = 120_000
+"""Milliseconds that the browser waits for something to be so."""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
@@ -31,7 +34,7 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("chromium is not installed: tests of pages look at them in a real browser")
     with driver.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium)
+        browser = playwright.chromium.launch(executable_path=chromium, timeout=PATIENCE)
         yield browser
         browser.close()
 
@@ -85,7 +88,7 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
         page = context.new_page()
         faults: list[str] = []
         pages.append((page, faults))
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(PATIENCE)
 
         def said(message: Any) -> None:
             if message.type in ("error", "warning") and not (allowed and allowed in message.text):

@@ -223,8 +223,9 @@ def test_a_tab_in_the_background_lets_go(
     page.on("requestfailed", lambda one: ended.append(one.url))
     page.evaluate(hide % "true" + tell)
     made = assign(api, "desk", "chat")
+    while not [one for one in ended if "/events?" in one]:
+        page.wait_for_event("requestfailed")
     page.wait_for_timeout(1_500)
-    assert [one for one in ended if "/events?" in one]
     assert page.locator(f"[data-decision='{made['decision_id']}']").count() == 0
     page.evaluate(hide % "false" + tell)
     page.locator(f"[data-decision='{made['decision_id']}']").wait_for()
