@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,36 @@ def test_keys_are_made_listed_and_revoked(
     assert KeyFile(key_file_beside(tmp_path / "p.db")).keys == ()
     assert run(["keys", "create", "--scope", "everything", *where]) == 1
     assert "decide, report, read, admin" in capsys.readouterr().err
+
+
+def test_keys_that_are_made_at_once_are_all_kept(tmp_path: Path) -> None:
+    """Each read the file, added its own key, and wrote: the last one won."""
+    path = tmp_path / "keys.json"
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda i: KeyFile(path).create(["read"], str(i)), range(24)))
+    kept = KeyFile(path)
+    assert [kept.caller(key) is not None for key in made] == [True] * 24
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: KeyFile(path).revoke(key.split("_")[1]), made[:12]))
+    assert len(KeyFile(path).keys) == 12
+
+
+def test_keys_that_cannot_be_written_leave_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = KeyFile(tmp_path / "keys.json")
+    first = keys.create(["read"])
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(InputError, match="No space left"):
+        keys.create(["admin"])
+    monkeypatch.undo()
+    assert [one.name for one in tmp_path.glob("*.new")] == []
+    assert KeyFile(keys.path).caller(first) is not None
+    assert len(KeyFile(keys.path).keys) == 1
 
 
 def test_a_file_of_keys_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from opportune.errors import InputError, Problem
@@ -46,8 +48,9 @@ class FileLock:
                     "stop the other `opportune serve`, or choose another file",
                 )
             ) from error
-        os.ftruncate(self._file, 0)
-        os.write(self._file, f"{os.getpid()}\n".encode())
+        with suppress(OSError):  # who holds it is for people only: a disk may be full
+            os.ftruncate(self._file, 0)
+            os.write(self._file, f"{os.getpid()}\n".encode())
 
     def release(self) -> None:
         """Let others have it."""
@@ -56,8 +59,26 @@ class FileLock:
             self._file = -1
 
 
-def _lock(file: int) -> None:
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Wait until no other process changes a file, and keep the others waiting.
+
+    Args:
+        path: The file; the lock is ``PATH.lock`` beside it.
+
+    Raises:
+        OSError: If the place cannot be written to.
+    """
+    file = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(file, waits=True)
+        yield
+    finally:
+        os.close(file)
+
+
+def _lock(file: int, waits: bool = False) -> None:
     if sys.platform == "win32":
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        msvcrt.locking(file, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
     else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))

@@ -14,7 +14,7 @@ import os
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ import structlog
 from msgspec import Struct
 
 from opportune.errors import InputError, Problem
+from opportune.service.file_lock import one_at_a_time
 
 SCOPES = ("decide", "report", "read", "admin")
 """What a key may be for; ``admin`` may do all of it."""
@@ -205,16 +206,30 @@ class KeyFile(Keys):
         self._keys, self._stamp = {key.prefix: key for key in keys}, stamp
 
     def _add(self, key: ApiKey) -> None:
-        self._read()
-        self._keys[key.prefix] = key
-        self._write()
+        self._change(lambda keys: keys.update({key.prefix: key}))
 
     def _remove(self, prefix: str) -> None:
-        del self._keys[prefix]
-        self._write()
+        self._change(lambda keys: keys.pop(prefix, None))
+
+    def _change(self, change: Callable[[dict[str, ApiKey]], object]) -> None:
+        """Change what is in the file now: another process may have just changed it, too."""
+        try:
+            with one_at_a_time(self.path):
+                self._read()
+                change(self._keys)
+                self._write()
+        except OSError as error:
+            told = error.strerror or str(error)
+            raise InputError(
+                Problem("--keys", str(self.path), "a path to write to", told)
+            ) from error
 
     def _write(self) -> None:
-        """Replace the file in one step; nobody else may read it."""
+        """Replace the file in one step; nobody else may read it.
+
+        Raises:
+            OSError: If it cannot be written; the file is as it was.
+        """
         text = msgspec.json.format(msgspec.json.encode(list(self._keys.values())), indent=1)
         beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
@@ -224,11 +239,8 @@ class KeyFile(Keys):
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(beside, self.path)
-        except OSError as error:
-            told = error.strerror or str(error)
-            raise InputError(
-                Problem("--keys", str(self.path), "a path to write to", told)
-            ) from error
+        finally:
+            beside.unlink(missing_ok=True)
         self._stamp = _stamp(self.path)
 
 

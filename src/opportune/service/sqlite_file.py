@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from pathlib import Path
 
 import apsw
@@ -41,9 +43,10 @@ def backup_file(source: Path, target: Path) -> None:
         raise JournalError(Problem("--database", str(source), "a journal's file"))
     if target.exists():
         raise JournalError(Problem("--out", str(target), "a file that does not exist yet"))
+    beside = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         origin = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
-        copy = apsw.Connection(str(target))
+        copy = apsw.Connection(str(beside))
         try:
             with copy.backup("main", origin, "main") as run:
                 while not run.done:
@@ -52,10 +55,14 @@ def backup_file(source: Path, target: Path) -> None:
         finally:
             copy.close()
             origin.close()
-    except apsw.Error as error:
-        raise JournalError(
-            Problem("--out", str(target), "a place to write to", str(error))
-        ) from error
+        os.replace(beside, target)
+    except (apsw.Error, OSError) as error:
+        full = isinstance(error, apsw.FullError)
+        told = "the disk is full" if full else str(error)
+        raise JournalError(Problem("--out", str(target), "a place to write to", told)) from error
+    finally:  # half of a copy must not look like one
+        for left in beside.parent.glob(f"{glob.escape(beside.name)}*"):
+            left.unlink()
 
 
 def open_database(path: Path) -> apsw.Connection:
