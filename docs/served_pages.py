@@ -151,7 +151,7 @@ class LiveService:
         method = method or ("GET" if body is None else "POST")
         request = urllib.request.Request(url, body, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=120) as response:
                 status, text = response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read().decode()

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "llm-router" / "driv
 def drive(*words: str) -> list[dict[str, Any]]:
     """The rows of a short run."""
     command = [sys.executable, str(SCRIPT), "--json", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     rows: list[dict[str, Any]] = json.loads(done.stdout)
     return rows

@@ -55,7 +55,7 @@ def ask(address: str, path: str, body: Any = None) -> Any:
     request = urllib.request.Request(
         address + path, data, {"content-type": "application/json"} if data else {}
     )
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         return json.loads(response.read())
 
 
@@ -76,7 +76,7 @@ def test_an_instance_is_served_and_all_is_there_the_next_time(
         copy = tmp_path / "copy.db"
         assert run(["backup", str(copy), "--database", str(tmp_path / "opportune.db")]) == 0
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     with served("desk.toml", folder=tmp_path) as (process, address):
         assert ask(address, f"/v1/assignments/{made['assignment_id']}") == made
         assert ask(address, "/v1/pools/night-desk/task-types") == types

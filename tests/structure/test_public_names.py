@@ -7,7 +7,6 @@ import importlib
 import pkgutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -69,9 +68,8 @@ def test_import_loads_nothing_outside_the_standard_library() -> None:
 
 
 def test_import_takes_less_than_a_second() -> None:
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        _python("import opportune")
-        seconds.append(time.perf_counter() - start)
+    """Of a processor, whatever else the machine does."""
+    seconds = [
+        float(_python("import opportune, time; print(time.process_time())")) for _ in range(3)
+    ]
     assert min(seconds) < 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -173,9 +174,10 @@ def test_large_pools_in_seconds() -> None:
     """V = 10, R = 60, k = 3, gap 1e-6 (the issue asks for 2 seconds)."""
     rng = np.random.default_rng(0)
     instance = loss_instance(rng.random((10, 60)), [1e-4] * 10, Geometric(172), 3).with_load(0.6)
+    begin = time.process_time()
     found = headcount_prices(instance, tolerance=1e-6)
     assert found.gap <= 1e-6
-    assert found.seconds < 20.0
+    assert time.process_time() - begin < 20.0
 
 
 def test_the_path_of_the_interior_point_stays_feasible() -> None:

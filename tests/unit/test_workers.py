@@ -42,11 +42,12 @@ def squared(offset: int, item: int, watch: Watch) -> int:
     return item * item + offset
 
 
-def slow(item: int, watch: Watch) -> int:
-    """A piece of some seconds that looks up from its work."""
+def slow(folder: Path, item: int, watch: Watch) -> int:
+    """A piece of some seconds that looks up from its work, and leaves a file at its end."""
     for _ in range(300):
         time.sleep(0.01)
         watch(0.5)
+    (folder / str(item)).touch()
     return item
 
 
@@ -78,18 +79,17 @@ def test_an_error_of_a_piece_arrives_whole_and_ends_the_work(backend: str) -> No
 
 
 @pytest.mark.parametrize("backend", ALL)
-def test_an_interrupt_ends_the_others(backend: str) -> None:
+def test_an_interrupt_ends_the_others(backend: str, tmp_path: Path) -> None:
     def interrupt(i: int, result: int) -> None:
         raise KeyboardInterrupt
 
-    start = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        run_pieces(slow, list(range(40)), Workers(2, backend), interrupt)
-    assert time.perf_counter() - start < 45.0  # all of them would take a minute
+        run_pieces(partial(slow, tmp_path), list(range(40)), Workers(2, backend), interrupt)
+    assert 0 < len(list(tmp_path.iterdir())) < 20
 
 
-def test_nothing_to_do_starts_nothing() -> None:
-    run_pieces(slow, [], Workers(2, "loky"), lambda i, result: None)
+def test_nothing_to_do_starts_nothing(tmp_path: Path) -> None:
+    run_pieces(partial(slow, tmp_path), [], Workers(2, "loky"), lambda i, result: None)
 
 
 def test_an_unknown_backend_is_named_and_a_missing_one_says_what_to_install(
