@@ -237,6 +237,10 @@ def test_a_batch_stops_at_the_first_that_is_refused() -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(InputError) as error, service(port=70_000, rate=0, burst=0, grace=-1):
+    with (
+        pytest.raises(InputError) as error,
+        service(port=70_000, rate=0, burst=0, request_timeout=0, grace=-1),
+    ):
         raise AssertionError
-    assert {one.field for one in error.value.problems} == {"--port", "--rate", "--burst", "--grace"}
+    fields = {one.field for one in error.value.problems}
+    assert fields == {"--port", "--rate", "--burst", "--request-timeout", "--grace"}

@@ -80,6 +80,9 @@ class ListenOptions:
     rate: Annotated[float | None, Parameter(help="Requests per second and API key, at most.")] = (
         None
     )
+    request_timeout: Annotated[
+        float, Parameter(help="Seconds for a request to come, and one more for every 4 KiB of it.")
+    ] = 30.0
     grace: Annotated[float, Parameter(help="Seconds for open requests when told to stop.")] = 10.0
     log: Annotated[
         Literal["debug", "info", "warning", "error"],
@@ -116,6 +119,7 @@ def serve(
         port=listen.port,
         insecure=listen.insecure,
         rate=listen.rate,
+        request_timeout=listen.request_timeout,
         grace=listen.grace,
         cluster=cluster,
     )

@@ -120,13 +120,20 @@ KINDS: dict[str, type[ServiceError]] = {
     "already-ended": AlreadyEndedError,
     "still-running": UnavailableError,
     "rate-limited": UnavailableError,
+    "too-slow": UnavailableError,
     "unavailable": UnavailableError,
     "internal": ServiceError,
 }
 """Code of a problem -> what is raised. A code that is not here is a plain ServiceError."""
 
 _BY_STATUS = {401: "unauthenticated", 403: "forbidden", 404: "not-found", 413: "too-large"}
-_BY_STATUS |= {429: "rate-limited", 502: "unavailable", 503: "unavailable", 504: "unavailable"}
+_BY_STATUS |= {
+    408: "too-slow",
+    429: "rate-limited",
+    502: "unavailable",
+    503: "unavailable",
+    504: "unavailable",
+}
 
 _PROBLEM = msgspec.json.Decoder(ProblemBody)
 

@@ -22,6 +22,7 @@ STATUS = {
     "not-found": (404, "There is no such thing"),
     "method-not-allowed": (405, "This can not be done here"),
     "no-capacity": (409, "Too few permitted servers are free"),
+    "too-slow": (408, "The request did not come in time"),
     "conflict": (409, "The present state does not allow it"),
     "stale-lease": (409, "The lease token is not the present one"),
     "already-ended": (409, "It is over"),

@@ -18,7 +18,7 @@ import uvicorn
 from opportune.errors import InputError, Problem
 from opportune.model.loss import LossInstance
 from opportune.service.app import create_app
-from opportune.service.http_head import LimitedHead
+from opportune.service.http_limits import limited
 from opportune.service.node import Node
 from opportune.service.seeding import seed
 from opportune.service.settings import ServiceSettings
@@ -136,7 +136,7 @@ def serve(
         host=settings.host,
         port=settings.port,
         loop="auto",
-        http=LimitedHead,
+        http=limited(settings.request_timeout),
         lifespan="off",  # ours runs around the server, so that its errors are told
         access_log=False,
         proxy_headers=False,

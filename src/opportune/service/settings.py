@@ -87,6 +87,7 @@ class ServiceSettings:
         snapshot_every: Records of a pool between two snapshots.
         idempotency_keys: Idempotency keys remembered per pool.
         idempotency_seconds: How long.
+        request_timeout: Seconds for a request to come, beside one for every 4,096 bytes of it.
         grace: Seconds for open requests when the service is told to stop.
         cluster: The database of several nodes instead of a file; None: this is the only node.
 
@@ -106,6 +107,7 @@ class ServiceSettings:
     snapshot_every: int = 50_000
     idempotency_keys: int = 100_000
     idempotency_seconds: float = 86_400.0
+    request_timeout: float = 30.0
     grace: float = 10.0
     cluster: ClusterSettings | None = None
 
@@ -131,6 +133,9 @@ class ServiceSettings:
                 problems.append(Problem(_option(name), str(value), f"at least {least}"))
         if self.rate is not None and not 0 < self.rate < math.inf:
             problems.append(Problem("--rate", str(self.rate), "a number above 0"))
+        if not 1 <= self.request_timeout <= 3600:
+            told = "1 to 3600 seconds"
+            problems.append(Problem("--request-timeout", str(self.request_timeout), told))
         if not 0 <= self.grace < math.inf:
             problems.append(Problem("--grace", str(self.grace), "seconds, at least 0"))
         if problems:
