@@ -41,13 +41,16 @@ SERVERS = 40
 MOST_OPEN = 44
 """Assignments that clients try to hold open in a pool; more than there are servers for."""
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which a request that was never answered ends the run."""
 
 
 @dataclass(frozen=True)
 class SoakSettings:
-    """A soak: how long, how many nodes, pools and clients, kills, pauses, and a lease's seconds."""
+    """A soak: how long, how many nodes, pools and clients, kills, pauses, and a lease's seconds.
+
+    With ``least_kills`` it goes on until there were so many.
+    """
 
     seconds: float = 120.0
     nodes: int = 3
@@ -58,6 +61,7 @@ class SoakSettings:
     seed: int = 1
     gently: bool = False
     lease: float = 2.0
+    least_kills: int = 0
 
 
 @dataclass
@@ -136,7 +140,8 @@ class Soak:
     async def _kill(self) -> None:
         """Kill one node every few seconds, and start another."""
         end = time.monotonic() + self.settings.seconds
-        while time.monotonic() < end and not self._over:
+        least = self.settings.least_kills
+        while (time.monotonic() < end or self.found.kills < least) and not self._over:
             await asyncio.sleep(self.settings.every)
             node = self._random.choice(self.nodes.living())
             if self.settings.gently:
@@ -159,7 +164,7 @@ class Soak:
         """Start another node; this also waits for one that was told to stop."""
         self.nodes.start()
         if self.settings.gently:
-            node.process.join(30)
+            node.process.join(PATIENCE)
             if node.process.exitcode:
                 raise LedgerError(f"{node.name} ended with {node.process.exitcode}")
 

@@ -243,7 +243,9 @@ def test_clocks_that_differ_by_hours_make_no_difference(schema: str) -> None:
 
 def test_a_soak_with_kills_loses_and_doubles_nothing(tmp_path: Path) -> None:
     schema = "soak_" + hashlib.sha256(str(tmp_path).encode()).hexdigest()[:12]
-    settings = SoakSettings(seconds=7.0, nodes=3, pools=3, clients=8, every=3.0, pause=0.02)
+    settings = SoakSettings(
+        seconds=7.0, nodes=3, pools=3, clients=8, every=3.0, pause=0.02, least_kills=2
+    )
     found, decisions = soak(schema, settings)
     assert found.kills >= 2
     assert found.assignments == decisions > 0
