@@ -10,6 +10,9 @@ import re
 
 TASK, ASSIGNMENT, DECISION = "t", "a", "d"
 
+POOL_WORDS = "1 to 63 of a-z, 0-9, - and _, beginning with a letter or digit"
+"""What a pool may be called."""
+
 _NAME = re.compile(r"([a-z0-9][a-z0-9_-]{0,62})\.([tad])([1-9][0-9]{0,17})")
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from opportune.errors import Problem, shorten
 from opportune.service import engine
 from opportune.service.answers import Answer
 from opportune.service.cluster import Cluster
@@ -28,6 +29,7 @@ from opportune.service.limits import RateLimit
 from opportune.service.loading import Loaded, load_pool
 from opportune.service.memory import MemoryJournal
 from opportune.service.metrics import Metrics
+from opportune.service.naming import POOL_WORDS
 from opportune.service.owner import PoolOwner
 from opportune.service.pending import Tenure
 from opportune.service.planner import Planner
@@ -240,7 +242,8 @@ class Node:
         try:
             msgspec.convert(pool, PoolId)
         except msgspec.ValidationError as error:
-            raise refusal("invalid", f"pool {pool!r}: {error}") from error
+            wrong = Problem("pool", shorten(pool), POOL_WORDS)
+            raise refusal("invalid", str(wrong), [wrong]) from error
         if len(self.owners) >= MOST_POOLS:
             raise refusal("conflict", f"there are {MOST_POOLS} pools; one node has no more")
         if self.cluster is not None:  # the relay has claimed it, a moment ago

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from opportune.service.api.faults import fault_in
+from opportune.service.api.faults import fault_in, unread
 from opportune.service.commands import ClearQuarantine, Command, PutPool
 from opportune.service.dealing_pools import SETTLE_SECONDS, check_declares, check_split
 from opportune.service.idempotency import KEY_LENGTH, Ticket, ticket
@@ -158,7 +158,7 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
         wrong = fault_in(body, decoder.type, error)
         raise refusal("invalid", str(wrong), [wrong]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refusal("malformed", str(error)) from error
+        raise refusal("malformed", unread(body, error)) from error
 
 
 def named(segment: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from opportune.errors import Problem, shorten
 from opportune.model.spelling import near
+from opportune.service.naming import POOL_WORDS
 from opportune.service.problems import refusal
 from opportune.service.resources import NAME_PATTERN, POOL_PATTERN
 
@@ -24,11 +25,16 @@ _WORDS = {
         f"Expected `str` matching regex {pattern!r}": words
         for pattern, words in (
             (NAME_PATTERN, "text without control characters"),
-            (POOL_PATTERN, "1 to 63 of a-z, 0-9, - and _, beginning with a letter or digit"),
+            (POOL_PATTERN, POOL_WORDS),
         )
     },
 }
 """What msgspec says, in words of ours."""
+_GZIP = b"\x1f\x8b"
+_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.+)`$", re.DOTALL)
 
 
@@ -59,6 +65,17 @@ def fault_in(body: bytes, kind: object, error: msgspec.ValidationError) -> Probl
         return Problem(f"{field}.{name}" if field else name, "missing", "a value", f"add {name}")
     wanted = _WORDS.get(told, told.removeprefix("Expected "))
     return Problem(field or "body", _shown(_document(body), steps), wanted)
+
+
+def unread(body: bytes, error: Exception) -> str:
+    """Why a body is no JSON, where the decoder's own words lead astray."""
+    if not body.strip():
+        return "the body is empty; JSON is expected"
+    if body.startswith(_GZIP):
+        return "the body is packed; send it as it is"
+    if _SURROGATE.search(body):
+        return "the body holds half of a surrogate pair (\\ud800 to \\udfff): that is no text"
+    return str(error)
 
 
 def check_query(query: bytes, known: Collection[str]) -> None:

@@ -80,6 +80,8 @@ class Gate:
             return
         path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         path = path.partition(b"?")[0]
+        if scope["method"] == "HEAD":  # the web server leaves the body out
+            scope = {**scope, "method": "GET", "headers": _without_accept(scope)}
         cluster = self._node.cluster
         if cluster is not None and cluster.draining:
             send = _closing(send)
@@ -139,6 +141,7 @@ class Gate:
         handler = hot_handler(path) if busy and scope["method"] == "POST" else None
         if scope["method"] in ("POST", "PUT") and not SCORES.fullmatch(path):
             _check_media_type(_headers(scope))
+        _check_encoding(_headers(scope))
         if handler is not None:
             check_query(scope.get("query_string", b""), ())
             body = await _body(receive, limit)
@@ -292,6 +295,11 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
     return dict(scope["headers"])
 
 
+def _without_accept(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """The headers of a request that must not be answered by a stream."""
+    return [one for one in scope["headers"] if one[0] != b"accept"]
+
+
 def _text(header: bytes | None) -> str | None:
     return None if header is None else header.decode("latin-1")
 
@@ -316,6 +324,18 @@ def _check_media_type(headers: dict[bytes, bytes]) -> None:
             "unsupported-media-type",
             f"{given.decode('latin-1')}: send application/json (curl: --json)",
         )
+
+
+def _check_encoding(headers: dict[bytes, bytes]) -> None:
+    """A body as it is.
+
+    Raises:
+        RefusalError: If it is packed.
+    """
+    given = headers.get(b"content-encoding", b"identity").strip().lower()
+    if given not in (b"identity", b""):
+        wrong = Problem("Content-Encoding", given.decode("latin-1"), "identity", "do not pack it")
+        raise refusal("unsupported-media-type", str(wrong), [wrong])
 
 
 def _check_local(headers: dict[bytes, bytes]) -> None:
