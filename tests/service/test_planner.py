@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from opportune.service import plan_runs, planner
+from opportune.service import plan_runs, planner, replanning
 from opportune.service.commands import RequestPlan, StartPlan
 from opportune.service.plan_jobs import MOST_STARTS
 from opportune.service.replaying import replay
@@ -194,7 +194,7 @@ def test_a_request_that_waits_is_the_same_one_after_a_restart(tmp_path: Path, he
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks follow each other at once."""
     monkeypatch.setattr(planner, "EVERY", 0.02)
-    monkeypatch.setattr(planner, "SETTLES", 0.05)
+    monkeypatch.setattr(replanning, "SETTLES", 0.05)
 
 
 def by_itself(client: Client) -> list[Any]:

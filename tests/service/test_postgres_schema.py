@@ -109,4 +109,9 @@ def test_a_later_version_a_foreign_schema_and_a_bad_name_are_refused(schema: str
 def test_released_steps_are_never_changed() -> None:
     """A changed step needs a new one: databases out there have gone through the old one."""
     digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in STEPS]
-    assert digests == ["8a771be2793b0e8b", "a1e436fff8455970", "c392e45ae66be561", "e004ebd5b5532a4b"]
+    assert digests == [
+        "8a771be2793b0e8b",
+        "a1e436fff8455970",
+        "c392e45ae66be561",
+        "e004ebd5b5532a4b",
+    ]

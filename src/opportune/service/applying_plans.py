@@ -63,7 +63,7 @@ def _plan_put(state: State, event: events.PlanPut) -> None:
     state.plans[event.plan.id] = event.plan
     job = state.jobs.pop(event.plan.id, None)
     key = "" if job is None else job.key
-    state.made[event.plan.id] = PlanOrigin(event.time, event.reason, key)
+    state.made[event.plan.id] = PlanOrigin(event.time, event.reason, key, event.parts)
     kept = {*state.history[-2:], state.shadow}
     for name in list(state.plans):
         if len(state.plans) <= KEPT_PLANS:

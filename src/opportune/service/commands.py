@@ -118,6 +118,7 @@ class PutPlan(Command, frozen=True):
         plan: The plan.
         activate, shadow: What becomes of it.
         reason: Why the service made it by itself; empty if somebody asked.
+        parts: Records that hold its tables already (``plan_parts``); empty: none do.
         checked: Whether ``plan_checks`` has passed it already: at 500 types and 1,000 servers that
             takes 20 ms, in which no decision is made.
     """
@@ -126,6 +127,7 @@ class PutPlan(Command, frozen=True):
     activate: bool = False
     shadow: bool = False
     reason: Text = ""
+    parts: list[int] = []
     checked: bool = False
 
 

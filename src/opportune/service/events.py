@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from opportune.service.dealing_records import Mover
 from opportune.service.plan_jobs import Rates, Then
@@ -123,10 +123,14 @@ class PlanEnded(Event, frozen=True):
 
 
 class PlanPut(Event, frozen=True):
-    """A plan was stored; ``reason`` is why the service made it by itself."""
+    """A plan was stored; ``reason`` is why the service made it by itself.
+
+    ``parts`` are the records of its tables where it has none here, in the journal (``plan_parts``).
+    """
 
     plan: PlanDocument
     reason: str = ""
+    parts: list[int] = []
 
 
 class PlanActivated(Event, frozen=True):
@@ -382,11 +386,13 @@ _DECODER: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent)
 
 def encode(event: Event) -> bytes:
     """A journal record."""
+    if type(event) is PlanPut and event.parts:
+        event = structs.replace(event, plan=event.plan.without_tables())
     return _ENCODER.encode(event)
 
 
 def decode(record: bytes) -> AnyEvent:
-    """The event of a journal record.
+    """The event of a journal record; a plan in parts has no tables (``plan_parts.whole_event``).
 
     Raises:
         msgspec.DecodeError: If it is none (``ValidationError`` is a subclass).

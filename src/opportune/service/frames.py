@@ -58,7 +58,7 @@ def unpack(pool: str, frame: Frame) -> list[bytes]:
 
 
 def read_frames(
-    pool: str, after: int, end: int, ask: Callable[[int], Iterable[Frame]]
+    pool: str, after: int, end: int, ask: Callable[[int, int], Iterable[Frame]]
 ) -> Iterator[Record]:
     """Records behind number ``after`` up to ``end``, a few frames at a time.
 
@@ -66,14 +66,15 @@ def read_frames(
         pool: Whose.
         after: The last number that is not wanted.
         end: The last one that is.
-        ask: The next frames in order, from the one that holds a record of this number.
+        ask: The next frames in order, from the one that holds a record of this number, at most
+            so many.
 
     Raises:
         JournalError: If a frame is damaged or missing.
     """
     while after < end:
         start = after
-        for frame in ask(after + 1):
+        for frame in ask(after + 1, min(FRAMES_AT_ONCE, end - after)):
             if frame[0] > after + 1:
                 raise damaged_error(pool, after + 1)
             for sequence, record in enumerate(unpack(pool, frame), frame[0]):

@@ -106,7 +106,8 @@ def put_plan(turn: Turn, command: PutPlan) -> Reply:
         raise refused(problem)
     if known is None:
         check_name("id", plan.id)
-        turn.emit(PlanPut(time=turn.now, plan=plan, reason=command.reason))
+        put = PlanPut(time=turn.now, plan=plan, reason=command.reason, parts=command.parts)
+        turn.emit(put)
     active = bool(state.history) and state.history[-1] == plan.id
     activates = command.activate and not active
     if activates:

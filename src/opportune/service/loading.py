@@ -13,6 +13,7 @@ from opportune.service.applying import apply
 from opportune.service.idempotency import KeyMemory, Known
 from opportune.service.journal import Journal, Snapshot
 from opportune.service.notes import Audited, Remembered, decode_note, is_note
+from opportune.service.plan_parts import join_plans, whole_event
 from opportune.service.state import State, empty_state
 from opportune.service.storing import restore, snapshot
 
@@ -56,7 +57,7 @@ class Loaded:
         note = decode_note(record)
         if isinstance(note, Remembered):
             self.keys.load(Known(note.key, note.fingerprint, sequence, note.time))
-        else:
+        elif isinstance(note, Audited):
             self.keep_audit(note)
 
     def keep_audit(self, note: Audited) -> None:
@@ -92,7 +93,7 @@ def load_pool(journal: Journal, pool: str, keys: KeyMemory, ahead: Loaded | None
         if is_note(record):
             loaded.note(sequence, record)
         else:
-            apply(state, decode(record))
+            apply(state, whole_event(decode(record), journal, pool))
         loaded.written = sequence
     return loaded
 
@@ -105,7 +106,9 @@ def _from_snapshot(journal: Journal, pool: str, keys: KeyMemory) -> Loaded:
         return loaded
     try:
         found = _DECODER.decode(stored.data)
-        loaded = Loaded(restore(found.state), keys, found.audits, stored.sequence)
+        state = restore(found.state)
+        join_plans(state, journal)
+        loaded = Loaded(state, keys, found.audits, stored.sequence)
         loaded.learner = found.learner
     except (InputError, msgspec.DecodeError) as error:  # the records have it all
         _log.warning("snapshot not read", pool=pool, reason=str(error))

@@ -58,7 +58,11 @@ def _checksum(*values: Any) -> int:
     return zlib.crc32(values[0])
 
 
-STEPS: tuple[Step, ...] = (TABLES, add_checksums)
+PARTS = "SELECT 1"
+"""Step 3 changes no table: large plans are in parts from now on (``plan_parts``), which an earlier
+release would read as plans without tables."""
+
+STEPS: tuple[Step, ...] = (TABLES, add_checksums, PARTS)
 """Step 1, step 2, ..."""
 
 

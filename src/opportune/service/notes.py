@@ -50,7 +50,19 @@ class Audited(Struct, frozen=True, tag="audited", omit_defaults=True):
     status: int = 0
 
 
-Note = Remembered | Audited
+class PlanPart(Struct, frozen=True, tag="part"):
+    """A part of a plan's tables, written ahead of the event that stores the plan (``plan_parts``).
+
+    Attributes:
+        plan: Id of the plan.
+        data: Bytes of one of its tables.
+    """
+
+    plan: str
+    data: bytes
+
+
+Note = Remembered | Audited | PlanPart
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Note] = msgspec.msgpack.Decoder(Note)

@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future as ConcurrentFuture
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
 import structlog
 
 from opportune.service import commands, engine, events
 from opportune.service.answers import Answer
+from opportune.service.draws import Draws
 from opportune.service.idempotency import KeyMemory, Known, Ticket
 from opportune.service.journal import (
     Append,
@@ -35,8 +34,8 @@ from opportune.service.journal import (
     NotOwnerError,
 )
 from opportune.service.loading import Loaded, load_pool
-from opportune.service.notes import Audited, Remembered, decode_note, encode_note
-from opportune.service.pending import Request, Tenure, Waiting, remembered, unwritten
+from opportune.service.notes import Audited, encode_note
+from opportune.service.pending import Request, Tenure, Waiting, recorded, remembered, unwritten
 from opportune.service.problems import RefusalError, Reply, moved, problem, reply_of
 from opportune.service.state import State
 
@@ -49,12 +48,6 @@ LONGEST_SLEEP = 30.0
 
 UNREADY = 10.0
 """Seconds after a failed write for which the pool is not ready; then somebody may try again."""
-
-DRAWS_AHEAD = 65_536
-"""Bytes of randomness fetched at once."""
-
-DRAWS_EACH = 64
-"""Bytes of it for one command."""
 
 _log = structlog.get_logger("owner")
 
@@ -93,8 +86,7 @@ class PoolOwner:
         self._watch = watch
         self._tenure = tenure
         self.token = journal.acquire(pool) if tenure is None else tenure.token
-        self._randomness = b""
-        self._drawn = 0
+        self.draws = Draws()
         self._records: list[bytes] = []
         self._callers: list[Waiting] = []
         self._flight: list[Waiting] | None = None
@@ -162,12 +154,9 @@ class PoolOwner:
             audit: Who asked, if it is to be kept.
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        if self.gone:
-            future.set_result(moved())
-            return future
-        if self.failed or self._recovering:
-            told = self.failed or "the pool is being read from its journal"
-            future.set_result(problem("unavailable", told))
+        closed = self._closed()
+        if closed is not None:
+            future.set_result(closed)
             return future
         if asked is not None:
             known = self.keys.find(asked.key)
@@ -189,6 +178,32 @@ class PoolOwner:
         if self._watch is not None:
             self._watch(self.pool, command, answer, seconds)
         return future
+
+    def _closed(self) -> Reply | None:
+        """Why nothing can be asked at the moment."""
+        if self.gone:
+            return moved()
+        if self.failed or self._recovering:
+            told = self.failed or "the pool is being read from its journal"
+            return problem("unavailable", told)
+        return None
+
+    async def write_ahead(self, note: bytes) -> int:
+        """Write a note that a later command refers to; the number of its record.
+
+        Raises:
+            RefusalError: If it could not be written.
+        """
+        closed = self._closed()
+        if closed is not None:
+            raise RefusalError(closed)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._queue([note], _NOTHING, Request(future, None, None, self.now()))
+        number = self._last
+        reply = await future
+        if reply is not _NOTHING:
+            raise RefusalError(reply)
+        return number
 
     def _queue(self, records: list[bytes], reply: Reply, request: Request) -> None:
         """Let a reply wait for its records, and for those that it may have seen."""
@@ -222,24 +237,8 @@ class PoolOwner:
         if self.keys.is_running(known.key):
             return problem("still-running", "try again in a moment")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, self._recorded, known.sequence)
-
-    def _recorded(self, sequence: int) -> Reply:
-        """The reply in a record; in any thread."""
-        for _, record in self._journal.read(self.pool, sequence - 1, 1):
-            note = decode_note(record)
-            if isinstance(note, Remembered):
-                headers = {**note.headers, "idempotency-replayed": "true"}
-                return Reply(note.status, note.body, headers, note.media_type)
-        return problem("internal", f"no reply in record {sequence}")
-
-    def draws(self) -> Any:
-        """32-bit fractions for one command."""
-        if self._drawn + DRAWS_EACH > len(self._randomness):
-            self._randomness, self._drawn = os.urandom(DRAWS_AHEAD), 0
-        draws = np.frombuffer(self._randomness, np.uint32, DRAWS_EACH // 4, self._drawn)
-        self._drawn += DRAWS_EACH
-        return draws
+        where = (self._journal, self.pool, known.sequence)
+        return await loop.run_in_executor(None, recorded, *where)
 
     # ------------------------------------------------------------------------------ writing
 

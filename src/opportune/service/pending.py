@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from opportune.service.idempotency import Ticket
-from opportune.service.journal import DoubtfulError, NotOwnerError
+from opportune.service.journal import DoubtfulError, Journal, NotOwnerError
 from opportune.service.loading import Loaded
-from opportune.service.notes import Audited, Remembered
+from opportune.service.notes import Audited, Remembered, decode_note
 from opportune.service.problems import Reply, moved, problem
 
 
@@ -58,6 +58,16 @@ def remembered(asked: Ticket, reply: Reply, now: float) -> Remembered:
         reply.headers,
         reply.media_type,
     )
+
+
+def recorded(journal: Journal, pool: str, sequence: int) -> Reply:
+    """The reply that is noted in a record; in any thread."""
+    for _, record in journal.read(pool, sequence - 1, 1):
+        note = decode_note(record)
+        if isinstance(note, Remembered):
+            headers = {**note.headers, "idempotency-replayed": "true"}
+            return Reply(note.status, note.body, headers, note.media_type)
+    return problem("internal", f"no reply in record {sequence}")
 
 
 def unwritten(error: BaseException, among_nodes: bool) -> Reply:

@@ -52,8 +52,12 @@ class PlanJob(Struct, array_like=True):
 
 
 class PlanOrigin(Struct, array_like=True):
-    """When a stored plan came, and why: ``reason`` is empty if somebody asked for it."""
+    """When a stored plan came, and why: ``reason`` is empty if somebody asked for it.
+
+    ``parts`` are the records of its tables (``plan_parts``); empty: it was written whole.
+    """
 
     created: float
     reason: str = ""
     key: str = ""
+    parts: list[int] = []

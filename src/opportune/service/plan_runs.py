@@ -1,10 +1,11 @@
-"""One plan being made: how far it is, and the work itself, in the planner's thread."""
+"""One plan being made: how far it is, and the work itself, away from the event loop."""
 
 from __future__ import annotations
 
 import copy
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +22,9 @@ from opportune.service.resources import PlanDocument
 from opportune.service.routing import Kept
 from opportune.service.state import Server, State
 
+Tell = Callable[[float, str], None]
+"""Told how far pricing is: the gap, infinite before there is one, and the step."""
+
 
 class PlanCanceledError(Exception):
     """Nobody wants the plan any more."""
@@ -32,17 +36,26 @@ class Run:
 
     Attributes:
         canceled: Set when nobody wants it any more.
+        interrupt: Ends the work at once where that can be done, None elsewhere.
         began: When pricing began, of a clock that does not jump; None while it waits.
         step, gap: As in ``plan_bodies.Progress``.
     """
 
     canceled: threading.Event = field(default_factory=threading.Event)
+    interrupt: Callable[[], None] | None = None
     began: float | None = None
     step: str = "waiting"
     gap: float | None = None
 
+    def cancel(self) -> None:
+        """Nobody wants it any more; from any thread."""
+        self.canceled.set()
+        interrupt = self.interrupt
+        if interrupt is not None:
+            interrupt()
+
     def tell(self, gap: float, step: str) -> None:
-        """How far pricing is; called by its thread.
+        """How far pricing is; called by the planner's thread.
 
         Raises:
             PlanCanceledError: If nobody wants the plan any more.
@@ -66,21 +79,20 @@ class Made(NamedTuple):
     basis: Basis
 
 
-def price_job(state: State, name: str, how: tuple[PlanJob, Run, float]) -> Made:
-    """Make a plan of a copy of a pool; in the planner's thread.
+def price_job(state: State, name: str, how: tuple[PlanJob, Tell, float]) -> Made:
+    """Make a plan of a copy of a pool; in the planner's thread or in a process of its own.
 
     Args:
         state: The copy (:func:`declared`).
         name: Of the plan.
-        how: The job, its progress, and the seconds of the pool's clock.
+        how: The job, who is told how far it is, and the seconds of the pool's clock.
 
     Raises:
-        PlanCanceledError: If nobody wants the plan any more.
         OpportuneError: If no plan comes of it.
     """
-    job, run, now = how
-    stop = Stop(seconds=job.seconds, progress=run.tell, catch_interrupt=False)
-    run.tell(float("inf"), "reading the pool")
+    job, tell, now = how
+    stop = Stop(seconds=job.seconds, progress=tell, catch_interrupt=False)
+    tell(float("inf"), "reading the pool")
     basis = basis_of(state, name)
     rate = measured_rates(state, now) if job.rates == "measured" else None
     source = "priors" if job.reason == NO_PLAN else "plan"
@@ -89,7 +101,7 @@ def price_job(state: State, name: str, how: tuple[PlanJob, Run, float]) -> Made:
     wrong = plan_problem(document)
     if wrong is not None:
         raise OpportuneError(wrong)
-    run.tell(document.gap if document.gap is not None else float("inf"), "building")
+    tell(document.gap if document.gap is not None else float("inf"), "building")
     return Made(document, keep_routings(state, document), basis)
 
 

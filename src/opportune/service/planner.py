@@ -1,10 +1,17 @@
-"""The planner: makes plans outside the request path, and asks for new ones by itself.
+"""The planner: makes plans outside the request path.
 
-It runs on the node that owns a pool. What is to be made stands in the pool's journal as a job
-(``plan_jobs``); the planner looks for jobs that nobody works on, so one that a restart interrupted
-is begun again. Pricing runs in one thread of ordinary priority: all that takes long in it are
-kernels and solvers that hold no interpreter lock (measured: "Decisions" in the documentation). The
-routings of the new plan are built there as well, so putting it in force costs decisions little.
+It runs on the node that owns a pool. The way of a plan:
+
+1. Somebody asks: a request (:meth:`Planner.make`), the learner, or the pool itself
+   (``replanning``). What is asked for stands in the pool's journal as a job (``plan_jobs``).
+2. The planner looks at its pools (:meth:`Planner.look`, and every second) and begins each job that
+   nobody works on; so one that a restart interrupted is begun again.
+3. The pool's copy is priced, and the routings of the new plan are built, so that putting it in
+   force costs decisions little: small pools in the planner's thread, large ones in a process of
+   lower priority (``pricing_process``). One plan at a time.
+4. Large tables are written ahead (``plan_parts``), then one command stores the plan, and puts it in
+   force if that was asked for.
+5. Whoever waits gets the reply of that command, or why there is no plan.
 """
 
 from __future__ import annotations
@@ -20,42 +27,27 @@ import structlog
 
 from opportune.errors import OpportuneError
 from opportune.service import commands
-from opportune.service.drifting import (
-    NO_PLAN,
-    STALE_PLAN,
-    Basis,
-    baseline,
-    basis_of,
-    declared_change,
-    rate_drift,
-)
 from opportune.service.idempotency import Ticket
-from opportune.service.learned import durations_of, rates_of
 from opportune.service.notes import Audited
 from opportune.service.owner import PoolOwner
 from opportune.service.plan_bodies import Progress
 from opportune.service.plan_jobs import PRICING, PlanJob
-from opportune.service.plan_runs import (
-    Made,
-    PlanCanceledError,
-    Run,
-    declared,
-    free_name,
-    price_job,
-)
+from opportune.service.plan_parts import is_large, part_records
+from opportune.service.plan_runs import Made, PlanCanceledError, Run, declared, price_job
 from opportune.service.planning import plan_pool
-from opportune.service.problems import Reply, problem
+from opportune.service.pricing_process import PricingProcess
+from opportune.service.problems import RefusalError, Reply, problem
+from opportune.service.replanning import Replanning
 from opportune.service.resources import PlanDocument
 from opportune.service.state import State
 
 EVERY = 1.0
 """Seconds between two looks at the pools."""
 
-SETTLES = 2.0
-"""Seconds for which a change must stand before a plan is made for it: uploads come in pieces."""
+LARGE_POOL = 20_000
+"""Pairs of a task type and a server from which on a pool is priced in a process of its own."""
 
-AGAIN_AFTER = 60.0
-"""Seconds after which the service asks again by itself when no plan came of it."""
+ENDING = problem("unavailable", "the service is ending; ask again")
 
 _log = structlog.get_logger("planner")
 
@@ -69,9 +61,14 @@ class Waiter(NamedTuple):
 
 
 class Planner:
-    """Makes plans for the pools that a node owns (``node.Companion``)."""
+    """Makes plans for the pools that a node owns (``node.Companion``).
+
+    Attributes:
+        process: Where large pools are priced.
+    """
 
     def __init__(self) -> None:
+        self.process = PricingProcess()
         self._owners: dict[str, PoolOwner] = {}
         self._thread = ThreadPoolExecutor(1, "planner")
         self._turn = asyncio.Semaphore(1)
@@ -79,9 +76,7 @@ class Planner:
         self._runs: dict[tuple[str, str], Run] = {}
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._waiters: dict[tuple[str, str], list[Waiter]] = {}
-        self._basis: dict[str, Basis] = {}
-        self._tested: dict[str, int] = {}
-        self._changed: dict[str, float] = {}
+        self._replanning = Replanning()
         self._loop: asyncio.Task[None] | None = None
 
     def owned(self, owner: PoolOwner) -> None:
@@ -94,15 +89,15 @@ class Planner:
     def ended(self, owner: PoolOwner) -> None:
         """Do so no longer. Plans on their way are begun again by the next owner."""
         self._owners.pop(owner.pool, None)
-        for kept in (self._basis, self._tested, self._changed):
-            kept.pop(owner.pool, None)
+        self._replanning.forget(owner.pool)
         for (pool, name), run in self._runs.items():
             if pool == owner.pool:
-                run.canceled.set()
+                run.cancel()
                 self._tasks[pool, name].cancel()
         if not self._owners and self._loop is not None:
             self._loop.cancel()
             self._loop = None
+            self._thread.submit(self.process.end)
 
     def look(self) -> None:
         """A job was asked for or canceled: look now."""
@@ -122,7 +117,9 @@ class Planner:
     ) -> Reply:
         """Ask for a plan and wait for it: the reply that stores it, or why it was not made.
 
-        A request that is sent again after a restart finds its job, or its plan, by its key.
+        The job, and later the plan, carry the request's idempotency key. So a request that is sent
+        again after a restart finds what came of it: the plan is stored, its job is there, or it is
+        new.
 
         Args:
             owner: Of the pool.
@@ -130,23 +127,20 @@ class Planner:
             asked: The request's idempotency key, for the reply.
             audit: Who asked.
         """
-        plan, key, state = command.plan, "" if asked is None else asked.key.hex(), owner.state
-        stored = [name for name, origin in state.made.items() if key and origin.key == key]
-        if stored:
-            return await owner.ask(commands.PutPlan(plan=state.plans[stored[0]]), asked, audit)
-        jobs = state.jobs.items()
-        again = [name for name, job in jobs if key and job.key == key and job.state == PRICING]
-        if again:
-            plan = again[0]
-        else:
+        key = "" if asked is None else asked.key.hex()
+        stored = _stored_for(owner.state, key)
+        if stored is not None:
+            return await owner.ask(commands.PutPlan(plan=stored), asked, audit)
+        name = _job_for(owner.state, key)
+        if name is None:
             reply = await owner.ask(msgspec.structs.replace(command, key=key))
             if reply.status >= 400:
                 return reply
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        waiting = self._waiters.setdefault((owner.pool, plan), [])
-        waiting.append(Waiter(asked, audit, future))
+            name = command.plan
+        waiter = Waiter(asked, audit, asyncio.get_running_loop().create_future())
+        self._waiters.setdefault((owner.pool, name), []).append(waiter)
         self.look()
-        return await future
+        return await waiter.future
 
     async def plan_now(self, state: State, plan: str, policy: str) -> PlanDocument:
         """A plan of a pool as it is now, for whoever stores it himself.
@@ -168,82 +162,41 @@ class Planner:
                     self._look_at(pool, owner)
                 except Exception:
                     _log.exception("the planner failed", pool=pool)
+            if self.process.is_there and not self._runs:
+                self._thread.submit(self.process.rest)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), EVERY)
             self._wake.clear()
 
     def _look_at(self, pool: str, owner: PoolOwner) -> None:
+        """End what was canceled, begin what was asked for, ask for what is wanted."""
         state = owner.state
         if owner.failed or state.settings is None:
             return
         for (whose, name), run in self._runs.items():
             job = state.jobs.get(name)
             if whose == pool and (job is None or job.state != PRICING):
-                run.canceled.set()
+                run.cancel()
         for name, job in state.jobs.items():
             if job.state == PRICING and (pool, name) not in self._runs:
                 run = self._runs[pool, name] = Run()
-                self._tasks[pool, name] = asyncio.create_task(self._make(owner, name, run))
-        if state.settings.replan != "off":
-            reason = self._reason(state, max(owner.now(), state.clock))
-            if reason:
-                self._ask(owner, reason)
-
-    def _reason(self, state: State, now: float) -> str:
-        """Why the pool should have a new plan; empty if it should not."""
-        settings, pool = state.settings, state.pool
-        assert settings is not None
-        if any(
-            job.reason and (job.state == PRICING or now - (job.ended or now) < AGAIN_AFTER)
-            for job in state.jobs.values()
-        ):
-            return ""
-        plan = baseline(state)
-        if plan is None:
-            can = state.types and None not in rates_of(state) + durations_of(state)
-            found = NO_PLAN if can and any(s.present for s in state.servers) else ""
-        else:
-            basis = self._basis.get(pool)
-            known = basis if basis is not None and basis.plan == plan.id else None
-            found = declared_change(state, plan, known, settings.replan_change)
-            if known is None and not found:  # after a restart: what changes from now on counts
-                self._basis[pool] = basis_of(state, plan.id)
-        if found:
-            since = self._changed.setdefault(pool, now)
-            return found if now - since >= SETTLES else ""
-        self._changed.pop(pool, None)
-        if plan is None:
-            return ""
-        bucket = 0 if state.arrivals is None else int(now // state.arrivals.width)
-        if self._tested.get(pool) != bucket:
-            self._tested[pool] = bucket
-            found = rate_drift(state, plan, now, settings.replan_change)
-        age = now - max(state.made[plan.id].created, state.activated.get(plan.id, 0.0))
-        return found or (STALE_PLAN if age > settings.plan_max_age else "")
-
-    def _ask(self, owner: PoolOwner, reason: str) -> None:
-        """Ask for a plan in the service's own name."""
-        state = owner.state
-        assert state.settings is not None
-        command = commands.RequestPlan(
-            plan=free_name(state, "replan"),
-            then="shadow" if state.settings.replan == "shadow" and state.history else "active",
-            rates="declared" if reason == NO_PLAN else "measured",
-            reason=reason,
-        )
-        self._changed.pop(state.pool, None)
-        _log.info("a new plan", pool=state.pool, plan=command.plan, reason=reason)
-        owner.ask(command)
-        self.look()
+                self._tasks[pool, name] = asyncio.create_task(self._work(owner, name, run))
+        command = self._replanning.wanted(state, max(owner.now(), state.clock))
+        if command is not None:
+            _log.info("a new plan", pool=pool, plan=command.plan, reason=command.reason)
+            owner.ask(command)
+            self.look()
 
     # -------------------------------------------------------------------------------- making
 
-    async def _make(self, owner: PoolOwner, name: str, run: Run) -> None:
+    async def _work(self, owner: PoolOwner, name: str, run: Run) -> None:
         """Make a plan, store it, tell those who wait."""
-        reply = problem("unavailable", "the service is ending; ask again")
+        reply = ENDING
         try:
             async with self._turn:
                 reply = await self._made(owner, name, run)
+        except RefusalError as error:  # a part was not written: the job is begun again
+            reply = error.reply
         except Exception:
             _log.exception("the planner failed", pool=owner.pool, plan=name)
             reply = problem("internal", "see the service's log")
@@ -259,13 +212,14 @@ class Planner:
         if started.status >= 400 or job is None or job.state != PRICING:
             return started if started.status >= 400 else _ended(job)
         run.began = time.monotonic()
-        state = declared(owner.state)
+        how = (job, run, max(owner.now(), owner.state.clock))
         try:
-            made = await asyncio.get_running_loop().run_in_executor(
-                self._thread, price_job, state, name, (job, run, max(owner.now(), state.clock))
+            made, ahead = await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._price, declared(owner.state), name, how
             )
         except PlanCanceledError:
-            return _ended(owner.state.jobs.get(name))
+            job = owner.state.jobs.get(name)
+            return ENDING if job is not None and job.state == PRICING else _ended(job)
         except OpportuneError as error:
             await self._end(owner, name, str(error))
             return problem("invalid", str(error), error.problems)
@@ -273,21 +227,37 @@ class Planner:
             _log.exception("pricing failed", pool=owner.pool, plan=name)
             await self._end(owner, name, "a fault of the service; its log says more")
             return problem("internal", "see the service's log")
-        return await self._store(owner, job, made)
+        run.step = "storing"
+        parts = [await owner.write_ahead(record) for record in ahead]
+        return await self._store(owner, job, (made, parts))
 
-    async def _store(self, owner: PoolOwner, job: PlanJob, made: Made) -> Reply:
+    def _price(
+        self, state: State, name: str, how: tuple[PlanJob, Run, float]
+    ) -> tuple[Made, list[bytes]]:
+        """A plan, and the records that are written ahead of it; in the planner's thread."""
+        job, run, now = how
+        if len(state.types) * len(state.servers) >= LARGE_POOL:
+            made = self.process.price(state, name, how)
+        else:
+            made = price_job(state, name, (job, run.tell, now))
+        plan = made.document
+        return made, list(part_records(plan)) if is_large(plan) else []
+
+    async def _store(self, owner: PoolOwner, job: PlanJob, found: tuple[Made, list[int]]) -> Reply:
         """Store a plan, unless it was canceled at the last moment."""
+        made, parts = found
         state, name = owner.state, made.document.id
         present = state.jobs.get(name)
         if present is None or present.state != PRICING:
             return _ended(present)
-        self._basis[owner.pool] = made.basis
+        self._replanning.made_from(owner.pool, made.basis)
         state.kept_routings = [*state.kept_routings[-1:], *made.kept]
         command = commands.PutPlan(
             plan=made.document,
             activate=job.then == "active",
             shadow=job.then == "shadow",
             reason=job.reason,
+            parts=parts,
             checked=True,
         )
         waiters = self._waiters.get((owner.pool, name), [])
@@ -301,6 +271,20 @@ class Planner:
         job = owner.state.jobs.get(name)
         if job is not None and job.state == PRICING:
             await owner.ask(commands.EndPlan(plan=name, detail=detail[:1000] or "unknown"))
+
+
+def _stored_for(state: State, key: str) -> PlanDocument | None:
+    """The plan that came of a request with this key."""
+    found = [name for name, origin in state.made.items() if key and origin.key == key]
+    return state.plans[found[0]] if found else None
+
+
+def _job_for(state: State, key: str) -> str | None:
+    """The plan that is being made for a request with this key."""
+    jobs = state.jobs.items()
+    return next(
+        (name for name, job in jobs if key and job.key == key and job.state == PRICING), None
+    )
 
 
 def _ended(job: PlanJob | None) -> Reply:

@@ -13,7 +13,7 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from opportune.errors import Problem
-from opportune.service.frames import FRAMES_AT_ONCE, closed_error, read_frames
+from opportune.service.frames import closed_error, read_frames
 from opportune.service.journal import JournalError, Record, Snapshot, gap_problems
 
 READ = """
@@ -77,7 +77,7 @@ class PostgresReader:
             pool,
             after,
             end,
-            lambda first: self.ask(READ, {"pool": one, "first": first, "limit": FRAMES_AT_ONCE}),
+            lambda first, most: self.ask(READ, {"pool": one, "first": first, "limit": most}),
         )
 
     def snapshot(self, pool: str) -> Snapshot | None:

@@ -71,7 +71,11 @@ CREATE TABLE installation (
 INSERT INTO installation VALUES (replace(gen_random_uuid()::text || gen_random_uuid(), '-', ''));
 """
 
-STEPS: tuple[str, ...] = (TABLES, LEASES, NODES)
+PARTS = "SELECT 1"
+"""No table changes: large plans are in parts from now on (``plan_parts``), which an earlier release
+would read as plans without tables."""
+
+STEPS: tuple[str, ...] = (TABLES, LEASES, NODES, PARTS)
 """Step 1, step 2, ..."""
 
 

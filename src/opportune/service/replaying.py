@@ -13,6 +13,7 @@ from opportune.service.idempotency import KeyMemory
 from opportune.service.journal import Journal
 from opportune.service.loading import load_pool
 from opportune.service.notes import decode_note, is_note
+from opportune.service.plan_parts import whole_event
 from opportune.service.state import capacity_mismatch, empty_state
 from opportune.service.storing import state_hash
 
@@ -57,7 +58,7 @@ def replay(journal: Journal, pool: str) -> Replay:
         if is_note(record):
             decode_note(record)
             continue
-        event = events.decode(record)
+        event = whole_event(events.decode(record), journal, pool)
         found.events += 1
         if isinstance(event, Offered | TaskDropped):
             found.decisions += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
@@ -247,6 +247,23 @@ class PlanDocument(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     note: Text = ""
     arrival_rate: list[float] = []
     score_version: int | None = None
+
+    @property
+    def tables(self) -> dict[str, Array]:
+        """Its arrays by field, those that it has."""
+        found = {
+            "order": self.order,
+            "level": self.level,
+            "n_allowed": self.n_allowed,
+            "weight": self.weight,
+            "index": self.index,
+        }
+        return found if self.pair_mean is None else {**found, "pair_mean": self.pair_mean}
+
+    def without_tables(self) -> PlanDocument:
+        """The same with empty arrays of the same shapes, for a journal that has them elsewhere."""
+        empty = {name: Array(one.dtype, one.shape, b"") for name, one in self.tables.items()}
+        return structs.replace(self, **empty)
 
 
 class ScoreRow(Struct, frozen=True, array_like=True):

@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ import apsw
 
 from opportune.errors import Problem
 from opportune.service.file_lock import FileLock
-from opportune.service.frames import FRAMES_AT_ONCE, Job, closed_error, pack, read_frames
+from opportune.service.frames import Job, closed_error, pack, read_frames
 from opportune.service.journal import (
     WATCH,
     Append,
@@ -130,7 +131,7 @@ class SqliteJournal:
             if error is not None:
                 raise error
             row = (stream.id, snapshot.sequence, snapshot.data, zlib.crc32(snapshot.data))
-            with self._write:
+            with self._transaction():
                 self._write.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", row)
                 self._write.execute(
                     "DELETE FROM snapshot WHERE pool = ?1 AND sequence NOT IN (SELECT sequence "
@@ -228,13 +229,23 @@ class SqliteJournal:
         if len(rows) == 1:  # a transaction of its own
             self._write.execute(INSERT, rows[0])
             return
-        with self._write:
+        with self._transaction():
             self._write.executemany(INSERT, rows)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing. SQLite itself may end one that fails: on a disk that is full, for one."""
+        self._write.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._write.execute("COMMIT")
+        except BaseException:
+            if not self._write.get_autocommit():
+                self._write.execute("ROLLBACK")
+            raise
 
     def _storage_error(self, error: apsw.Error) -> JournalError:
         """The error as ours; after any but a full disk nothing more is written."""
-        if not self._write.get_autocommit():
-            self._write.execute("ROLLBACK")
         failure = JournalError(
             Problem(
                 "journal",
@@ -270,7 +281,7 @@ class SqliteJournal:
         one, last = stream.id, self.last(pool)
         end = last if limit is None else min(last, after + limit)
         yield from read_frames(
-            pool, after, end, lambda first: self._query(READ, (one, first, FRAMES_AT_ONCE))
+            pool, after, end, lambda first, most: self._query(READ, (one, first, most))
         )
 
     def snapshot(self, pool: str) -> Snapshot | None:

@@ -1,7 +1,7 @@
 """A pool as bytes and back, and its hash.
 
 A snapshot holds what was declared and what happened; what follows from it is built again. It
-belongs to one version of this program's structures: :func:`restore` refuses any other, and the
+belongs to a version of this program's structures: :func:`restore` refuses unknown ones, and the
 journal's events, which stay readable for ever, bring the state back.
 """
 
@@ -30,8 +30,11 @@ from opportune.service.settling import NAME_IS_FREE, rebuild_ledger, rebuild_wai
 from opportune.service.shadowing import ShadowRecord
 from opportune.service.state import Server, State, Task, timers_of
 
-VERSION = 2
+VERSION = 3
 """Grows with every change of the structures in a snapshot."""
+
+READABLE = (2, VERSION)
+"""Versions that can be read: in 2 all plans are whole."""
 
 
 class _Snapshot(Struct, array_like=True):
@@ -87,7 +90,7 @@ def snapshot(state: State) -> bytes:
             servers=state.servers,
             score=Array.of(state.score[: shape[0], : shape[1]]),
             score_version=state.score_version,
-            plans=list(state.plans.values()),
+            plans=[_without_parts(state, plan) for plan in state.plans.values()],
             activated=state.activated,
             history=state.history,
             shadow=state.shadow,
@@ -107,20 +110,26 @@ def snapshot(state: State) -> bytes:
     )
 
 
+def _without_parts(state: State, plan: PlanDocument) -> PlanDocument:
+    """A plan as it is written: without tables where the journal has them in parts."""
+    origin = state.made.get(plan.id)
+    return plan if origin is None or not origin.parts else plan.without_tables()
+
+
 def state_hash(state: State) -> str:
     """SHA-256 of the snapshot: the same events give the same hash."""
     return hashlib.sha256(snapshot(state)).hexdigest()
 
 
 def restore(data: bytes) -> State:
-    """The state of a snapshot.
+    """The state of a snapshot; plans in parts have no tables yet (``plan_parts.join_plans``).
 
     Raises:
         InputError: If it is no snapshot, or one of another version of the structures.
     """
     try:
         found = _VERSION.decode(data).version
-        if found != VERSION:
+        if found not in READABLE:
             remedy = "read the journal from its start instead"
             raise InputError(Problem("snapshot", f"version {found}", f"version {VERSION}", remedy))
         stored = _DECODER.decode(data)

@@ -31,7 +31,7 @@ MOST = 1000
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent."""
 
-BULKY = {"PlanPut": ("plan",), "ScoresPut": ("rows",), "LearnedPut": ("learned",)}
+BULKY = {"PlanPut": ("plan", "parts"), "ScoresPut": ("rows",), "LearnedPut": ("learned",)}
 """Fields that are left out: read the plan or the scores instead."""
 
 CONFIDENTIAL = {"TaskCreated": ("conflicts", "fingerprint")}
