@@ -33,7 +33,13 @@ from opportune.policies.base import Plan, loss_policy
 from opportune.pricing.occupancy import price
 from opportune.service import commands, engine
 from opportune.service.answers import Answer
-from opportune.service.dealing import cards_of, declared_of, hands, in_flight, sub_pools
+from opportune.service.dealing import (
+    declared_of,
+    on_their_way,
+    places_by_deal,
+    servers_to_deal,
+    sub_pools,
+)
 from opportune.service.dealing_pools import place_of, places_of
 from opportune.service.events import Offered, TaskDropped
 from opportune.service.node import Node
@@ -93,7 +99,7 @@ class Live:
                 self._count(event, now)
         left = any(type(event).__name__ == "ServersLeft" for event in answer.events)
         if left:
-            for target, movers in in_flight(self.states[place]).items():
+            for target, movers in on_their_way(self.states[place]).items():
                 self.do(target, commands.TakeIn(servers=movers), now)
         return answer
 
@@ -109,8 +115,8 @@ class Live:
 
     def deal(self, number: int, now: int) -> None:
         """The deal of a period, as the whole's node does it."""
-        cards = cards_of(self.states[WHOLE])._replace(key=self.key)
-        to = hands(cards, number, self.split.subpools)
+        servers = servers_to_deal(self.states[WHOLE])._replace(key=self.key)
+        to = places_by_deal(servers, number, self.split.subpools)
         command = commands.DealServers(deal=number + 1, partitions=self.split.subpools, to=to)
         for place in self.places:
             self.do(place, command, now)

@@ -19,28 +19,28 @@ from tests import naive
 
 @dataclass(frozen=True)
 class Table:
-    """A card table: seed and replication, sub-pools, steps from deal to deal, sub-pools asked."""
+    """A split pool: seed and replication, sub-pools, steps from deal to deal, sub-pools asked."""
 
     key: tuple[int, int]
     m: int
     period: int | None
     tries: int = 1
 
-    def hands(self, instance: LossInstance, step: int) -> list[set[int]]:
+    def parts(self, instance: LossInstance, step: int) -> list[set[int]]:
         """The servers of each sub-pool at a step."""
         number = 0 if self.period is None else step // self.period
         n = instance.n_servers
-        deck = list(range(n))
+        shuffled = list(range(n))
         for i in range(n):
             place = number * -(-n // 4) * 4 + i
             j = i + naive.choice(*self.key, DEAL, place) * (n - i) // 2**32
-            deck[i], deck[j] = deck[j], deck[i]
+            shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
         gathered: dict[object, list[int]] = {}
-        for r in deck:
+        for r in shuffled:
             column = (*instance.match_reward[:, r].tolist(), *instance.allowed[:, r].tolist())
             gathered.setdefault(column, []).append(r)
-        deck = list(itertools.chain.from_iterable(gathered.values()))
-        return [set(deck[j :: self.m]) for j in range(self.m)]
+        shuffled = list(itertools.chain.from_iterable(gathered.values()))
+        return [set(shuffled[j :: self.m]) for j in range(self.m)]
 
     def asked(self, arrival: int) -> list[int]:
         """The sub-pools that a task asks, in order."""
@@ -68,7 +68,7 @@ def simulate(
             v, k = int(streams.task_type[i]), int(instance.servers_per_task[streams.task_type[i]])
             found = None
             for j in table.asked(i):
-                free = {r for r in table.hands(instance, t)[j] if left[r] == 0}
+                free = {r for r in table.parts(instance, t)[j] if left[r] == 0}
                 fraction = [int(c) for c in streams.choice[i]]
                 found = found or naive.pick(tables, v, k, free, fraction)
             begun = dict.fromkeys(found or [], int(streams.duration[i]))

@@ -15,7 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from opportune.service import commands, engine, events
 from opportune.service.applying import apply
-from opportune.service.dealing import cards_of, declared_of, hands, in_flight, sub_pools
+from opportune.service.dealing import (
+    declared_of,
+    on_their_way,
+    places_by_deal,
+    servers_to_deal,
+    sub_pools,
+)
 from opportune.service.journal import Append
 from opportune.service.memory import MemoryJournal
 from opportune.service.resources import PoolSettings, ScoreRow, ServerSettings, TaskTypeSettings
@@ -99,7 +105,7 @@ class Splitting(RuleBasedStateMachine):
         """A new deal is written by the whole, then on its way to every place, perhaps twice."""
         state = self.states[WHOLE]
         number = state.deal.number + 1
-        to = hands(cards_of(state), number, partitions)
+        to = places_by_deal(servers_to_deal(state), number, partitions)
         command = commands.DealServers(deal=number, partitions=partitions, to=to)
         if self.do(WHOLE, command, dies) is not None:
             self.partitions, self.number = partitions, number
@@ -119,7 +125,7 @@ class Splitting(RuleBasedStateMachine):
     @rule(place=st.sampled_from(PLACES))
     def carry(self, place: str) -> None:
         """A place tells where its servers have gone: again, for all that it has not got back."""
-        for target, movers in in_flight(self.states[place]).items():
+        for target, movers in on_their_way(self.states[place]).items():
             self.sent.append((target, commands.TakeIn(servers=movers)))
 
     @rule(place=st.sampled_from(PLACES), from_snapshot=st.booleans())
@@ -240,7 +246,7 @@ class Splitting(RuleBasedStateMachine):
         self.deliver_all()
         self.deal(self.partitions, False)
         self.deliver_all()
-        wanted = hands(cards_of(self.states[WHOLE]), self.number, self.partitions)
+        wanted = places_by_deal(servers_to_deal(self.states[WHOLE]), self.number, self.partitions)
         for name, place in wanted.items():
             assert self.where(name, lambda state, r: state.servers[r].here) == [place]
         self.nobody_is_in_two_places()
@@ -266,14 +272,14 @@ def test_a_deal_is_a_function_of_name_number_and_servers() -> None:
         engine.decide(state, commands.PutServer(settings=ServerSettings(id=f"s{r}")), 0.0, (1,))
     rows = [ScoreRow("a", f"s{r}", float(r % 2)) for r in range(40)]
     engine.decide(state, commands.PutScores(rows=rows), 0.0, (1,))
-    dealt = hands(cards_of(state), 1, 4)
-    assert dealt == hands(cards_of(restore(snapshot(state))), 1, 4)
-    assert dealt != hands(cards_of(state), 2, 4)
+    dealt = places_by_deal(servers_to_deal(state), 1, 4)
+    assert dealt == places_by_deal(servers_to_deal(restore(snapshot(state))), 1, 4)
+    assert dealt != places_by_deal(servers_to_deal(state), 2, 4)
     for place in sub_pools("calls", 4):
         there = [int(name[1:]) for name, at in dealt.items() if at == place]
         assert len(there) == 10
         assert sum(r % 2 for r in there) == 5  # as many of each kind
-    assert set(hands(cards_of(state), 3, 1).values()) == {"calls"}
+    assert set(places_by_deal(servers_to_deal(state), 3, 1).values()) == {"calls"}
 
 
 def test_a_command_of_a_split_pool_survives_being_sent() -> None:

@@ -102,7 +102,7 @@ def test_asking_every_sub_pool_drops_as_one_owner_drops() -> None:
         assert alone.reward.sum() > all_asked.reward.sum() > one_asked.reward.sum()
 
 
-def hands(instance: LossInstance, split: Split, n: int) -> np.ndarray:
+def places_dealt(instance: LossInstance, split: Split, n: int) -> np.ndarray:
     """(n, R) sub-pool of each server in the first n deals."""
     deals: Deals = _deals(instance, split, (np.uint64(5), np.uint64(0)))
     state = _empty_state(deals)
@@ -117,10 +117,10 @@ def test_a_deal_is_even_also_in_each_kind() -> None:
     """7 + 5 + 1 servers in three kinds over 3 sub-pools: 4 or 5 servers each, of a kind +-1."""
     kinds = np.repeat([0, 1, 2], [7, 5, 1])
     instance = loss_instance(np.array([[1.0, 2.0, 3.0]])[:, kinds], [0.5], Geometric(3))
-    for hand in hands(instance, Split(3, 1), 50):
-        assert sorted(np.bincount(hand, minlength=3).tolist()) == [4, 4, 5]
+    for places in places_dealt(instance, Split(3, 1), 50):
+        assert sorted(np.bincount(places, minlength=3).tolist()) == [4, 4, 5]
         for kind, size in enumerate((7, 5, 1)):
-            counts = np.bincount(hand[kinds == kind], minlength=3)
+            counts = np.bincount(places[kinds == kind], minlength=3)
             assert counts.max() - counts.min() <= 1
             assert counts.sum() == size
 
@@ -128,7 +128,7 @@ def test_a_deal_is_even_also_in_each_kind() -> None:
 def test_different_servers_are_dealt_uniformly() -> None:
     """Every pair of servers meets with probability (R/m - 1) / (R - 1)."""
     instance = loss_instance(np.arange(1.0, 7.0)[None, :], [0.5], Geometric(3))
-    found = hands(instance, Split(2, 1), 4000)
+    found = places_dealt(instance, Split(2, 1), 4000)
     assert len({tuple(row) for row in found}) == 20  # 6 over 3
     assert found.mean(axis=0) == pytest.approx(0.5, abs=0.04)
     together = (found[:, :, None] == found[:, None, :]).mean(axis=0)

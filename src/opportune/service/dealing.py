@@ -1,5 +1,6 @@
-"""A pool split into sub-pools: who is where, and what a deal says. Pure.
+"""A pool split into sub-pools: which server is where, and what a deal says. Pure.
 
+A *deal* assigns every server to a sub-pool at random; after ``deal_period`` comes the next one.
 A pool with ``partitions`` m above 1 is the *whole*: everything is declared in it, and its journal
 says which deal is in force. Its sub-pools ``name--1`` to ``name--m`` are pools of their own, each
 with an owner, a stream and a ledger; they know all servers, and a server is *here* in at most one.
@@ -94,7 +95,7 @@ def declared_of(state: State) -> Declared:
     )
 
 
-def in_flight(state: State) -> dict[PoolId, list[Mover]]:
+def on_their_way(state: State) -> dict[PoolId, list[Mover]]:
     """Who left this place and for which: what those places are to be told, again after a restart.
 
     Servers stay in it until they are here again; a place that has joined one takes no notice.
@@ -119,47 +120,47 @@ def mover_of(server: Server) -> Mover:
     )
 
 
-class Cards(NamedTuple):
-    """The servers of a whole, to be dealt.
+class ServersToDeal(NamedTuple):
+    """What a deal looks at: the R servers of a whole.
 
     Attributes:
         pool: Its name.
         names: (R,) names.
-        looks: (L, R) what servers are compared by: scores, permissions, capacity.
+        traits: (L, R) what servers are compared by: scores, permissions, capacity.
         key: Of the shuffles: two 64-bit words.
     """
 
     pool: str
     names: list[Name]
-    looks: NDArray[np.float64]
+    traits: NDArray[np.float64]
     key: tuple[np.uint64, np.uint64]
 
 
-def cards_of(state: State) -> Cards:
+def servers_to_deal(state: State) -> ServersToDeal:
     """A copy of what a deal looks at, so that the pool may go on meanwhile."""
     n_types, n_servers = len(state.types), len(state.servers)
     score = np.nan_to_num(state.score[:n_types, :n_servers], nan=-1.0)
     own = [[one.present, one.settings.capacity] for one in state.servers]
-    looks = [score, permitted(state), np.array(own, dtype=np.float64).reshape(n_servers, 2).T]
+    traits = [score, permitted(state), np.array(own, dtype=np.float64).reshape(n_servers, 2).T]
     seed = int.from_bytes(hashlib.blake2b(state.pool.encode(), digest_size=8).digest(), "big")
     key = (np.uint64(seed), np.uint64(0))
     names = [one.settings.id for one in state.servers]
-    return Cards(state.pool, names, np.concatenate(looks), key)
+    return ServersToDeal(state.pool, names, np.concatenate(traits), key)
 
 
-def hands(cards: Cards, number: int, partitions: int) -> dict[Name, PoolId]:
+def places_by_deal(servers: ServersToDeal, number: int, partitions: int) -> dict[Name, PoolId]:
     """Deal ``number``: the place of every server of a whole; in any thread.
 
     A pure function of key (by the pool's name), number and servers: whoever computes it gets the
     same. Equal servers go to the sub-pools in turn, so each gets as many of each kind, to within
     one. With one partition every server goes to the whole itself.
     """
-    if partitions < 2 or not cards.names:
-        return dict.fromkeys(cards.names, cards.pool)
-    _, kind, size = np.unique(cards.looks, axis=1, return_inverse=True, return_counts=True)
-    n = len(cards.names)
+    if partitions < 2 or not servers.names:
+        return dict.fromkeys(servers.names, servers.pool)
+    _, kind, size = np.unique(servers.traits, axis=1, return_inverse=True, return_counts=True)
+    n = len(servers.names)
     deals = Deals(
-        key=cards.key,
+        key=servers.key,
         m=partitions,
         period=1,
         tries=1,
@@ -175,5 +176,7 @@ def hands(cards: Cards, number: int, partitions: int) -> dict[Name, PoolId]:
         place=np.zeros(max(len(size), partitions), dtype=np.int64),
     )
     deal(number, deals, scratch)
-    places = sub_pools(cards.pool, partitions)
-    return {name: places[j] for name, j in zip(cards.names, scratch.pool_of.tolist(), strict=True)}
+    places = sub_pools(servers.pool, partitions)
+    return {
+        name: places[j] for name, j in zip(servers.names, scratch.pool_of.tolist(), strict=True)
+    }

@@ -24,11 +24,11 @@ from opportune.service import events
 from opportune.service.answers import Answer
 from opportune.service.commands import Command, DealServers, Follow, PutPool, TakeIn, Tick
 from opportune.service.dealing import (
-    cards_of,
     declared_of,
-    hands,
-    in_flight,
+    on_their_way,
     place_of_task,
+    places_by_deal,
+    servers_to_deal,
     sub_pools,
 )
 from opportune.service.dealing_records import Deal
@@ -62,7 +62,7 @@ class UnfinishedError(OpportuneError):
 
 
 @dataclass
-class _Desk:
+class _PoolWork:
     """What is to be done for one pool that this node owns.
 
     Attributes:
@@ -96,33 +96,33 @@ class Dealing:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._desks: dict[str, _Desk] = {}
+        self._pools: dict[str, _PoolWork] = {}
         self._turns = count()
 
     def owned(self, owner: PoolOwner) -> None:
         """A pool is this node's: carry on where the one before it stopped."""
-        desk = self._desks[owner.pool] = _Desk(owner)
-        desk.task = asyncio.get_running_loop().create_task(self._work(desk))
+        work = self._pools[owner.pool] = _PoolWork(owner)
+        work.task = asyncio.get_running_loop().create_task(self._run(work))
 
     def ended(self, owner: PoolOwner) -> None:
         """It is so no longer."""
-        desk = self._desks.pop(owner.pool, None)
-        if desk is not None and desk.task is not None:
-            desk.task.cancel()
+        work = self._pools.pop(owner.pool, None)
+        if work is not None and work.task is not None:
+            work.task.cancel()
 
     def decided(self, pool: str, answer: Answer) -> None:
         """Told of every command: whether it leaves something to do."""
         for event in answer.events:
             kind = type(event)
             if kind in _DECLARES or kind is events.ServersLeft:
-                desk = self._desks.get(pool)
-                if desk is None:
+                work = self._pools.get(pool)
+                if work is None:
                     return
-                desk.declares += kind in _DECLARES
-                if isinstance(event, events.ServersLeft) and desk.left is not None:
-                    desk.left.update(event.servers)
-                desk.ready.clear()
-                desk.wake.set()
+                work.declares += kind in _DECLARES
+                if isinstance(event, events.ServersLeft) and work.left is not None:
+                    work.left.update(event.servers)
+                work.ready.clear()
+                work.wake.set()
 
     async def followed(self, owner: PoolOwner, seconds: float) -> None:
         """Wait until sub-pools have what was declared in a pool, if it is split or to be."""
@@ -132,96 +132,96 @@ class Dealing:
 
     async def settled(self, pool: str, seconds: float) -> bool:
         """Wait until sub-pools have what was declared, and deals and movers are through."""
-        desk = self._desks.get(pool)
-        if desk is None:
+        work = self._pools.get(pool)
+        if work is None:
             return True
         try:
-            await asyncio.wait_for(desk.ready.wait(), seconds)
+            await asyncio.wait_for(work.ready.wait(), seconds)
         except TimeoutError:
             return False
         return True
 
     # -------------------------------------------------------------------------- what is done
 
-    async def _work(self, desk: _Desk) -> None:
-        await self._first(desk)
+    async def _run(self, work: _PoolWork) -> None:
+        await self._first(work)
         while True:
-            desk.wake.clear()
+            work.wake.clear()
             wait: float | None = AGAIN
             try:
-                wait = await self._step(desk)
-                desk.failed = 0
-                if not desk.wake.is_set():
-                    desk.ready.set()
+                wait = await self._step(work)
+                work.failed = 0
+                if not work.wake.is_set():
+                    work.ready.set()
             except (OpportuneError, RefusalError) as error:
-                desk.failed += 1
-                if desk.failed == 1:
-                    _log.warning("a deal waits", pool=desk.owner.pool, reason=str(error))
+                work.failed += 1
+                if work.failed == 1:
+                    _log.warning("a deal waits", pool=work.owner.pool, reason=str(error))
             except Exception:  # a fault of ours must not end all further deals
-                desk.left = None
-                _log.exception("a deal failed", pool=desk.owner.pool)
+                work.left = None
+                _log.exception("a deal failed", pool=work.owner.pool)
             with suppress(TimeoutError):
-                await asyncio.wait_for(desk.wake.wait(), wait)
+                await asyncio.wait_for(work.wake.wait(), wait)
 
-    async def _first(self, desk: _Desk) -> None:
+    async def _first(self, work: _PoolWork) -> None:
         """Who could leave and has not written it, because the node died, does so now."""
-        if desk.owner.state.leaving:
-            await desk.owner.ask(Tick())
+        if work.owner.state.leaving:
+            await work.owner.ask(Tick())
 
-    async def _step(self, desk: _Desk) -> float | None:
+    async def _step(self, work: _PoolWork) -> float | None:
         """Do all there is to do; seconds until there is more, None if it must be told.
 
         First sub-pools follow: a place takes in only servers that it knows.
         """
-        state = desk.owner.state
+        state = work.owner.state
         settings, deal = state.settings, state.deal
         if settings is None:
             return None
         most = max(settings.partitions, deal.most)
         places = [] if settings.part_of is not None else sub_pools(state.pool, most)
-        if places and desk.followed != desk.declares:
-            declares = desk.declares
-            declared = await desk.owner.read(declared_of)
+        if places and work.followed != work.declares:
+            declares = work.declares
+            declared = await work.owner.read(declared_of)
             orders = [PutPool(settings=declared.settings), Follow(declared=declared)]
             await self._ask_all(places, orders)
-            desk.followed = declares
-            if desk.declares != declares:
+            work.followed = declares
+            if work.declares != declares:
                 return 0.0
-        await self._carry(desk)
-        return await self._deal(desk, places) if places else None
+        await self._tell_places(work)
+        return await self._deal(work, places) if places else None
 
-    async def _deal(self, desk: _Desk, places: list[str]) -> float | None:
+    async def _deal(self, work: _PoolWork, places: list[str]) -> float | None:
         """Deal if it is time, and let everybody have the deal in force."""
-        owner = desk.owner
+        owner = work.owner
         number, partitions, wait = _due(owner)
         state = owner.state
-        strangers = partitions > 1 and any(one.here and not one.to for one in state.servers)
-        if number != state.deal.number or desk.sent != number or strangers:
+        undealt = partitions > 1 and any(one.here and not one.to for one in state.servers)
+        if number != state.deal.number or work.sent != number or undealt:
             loop = asyncio.get_running_loop()
-            cards = cards_of(state)
-            to = await loop.run_in_executor(None, hands, cards, number, partitions)
+            servers = servers_to_deal(state)
+            to = await loop.run_in_executor(None, places_by_deal, servers, number, partitions)
             command = DealServers(deal=number, partitions=partitions, to=to)
             await self._ask_all([owner.pool], [command])
             await self._ask_all(places, [command])
-            desk.sent = number
-            await self._carry(desk)
+            work.sent = number
+            await self._tell_places(work)
             _, _, wait = _due(owner)
         return wait
 
-    async def _carry(self, desk: _Desk) -> None:
+    async def _tell_places(self, work: _PoolWork) -> None:
         """Tell the places that servers have left for."""
-        names = desk.left
+        names = work.left
         if names is not None and not names:
             return
-        desk.left = set()
+        work.left = set()
         try:
-            movers = await desk.owner.read(in_flight)
+            movers = await work.owner.read(on_their_way)
             for place, gone in movers.items():
                 told = gone if names is None else [one for one in gone if one.server in names]
                 if told:
                     await self._ask_all([place], [TakeIn(servers=told)])
         except (OpportuneError, RefusalError):
-            desk.left = None
+            work.left = None
             raise
 
     async def _ask_all(self, places: Iterable[str], orders: list[Command]) -> None:

@@ -104,7 +104,7 @@ class Orders:
             raise RefusalError(reply)
         return msgspec.json.decode(reply.body, type=_SEEN[look.what])
 
-    async def obey(self, pool: str, body: bytes) -> Reply:
+    async def carry_out(self, pool: str, body: bytes) -> Reply:
         """Carry out an order that another node has given.
 
         Raises:

@@ -10,7 +10,12 @@ from opportune.service.turn import Turn
 
 
 def put_learned(turn: Turn, command: PutLearned) -> Reply:
-    """Take a publication in: versions follow each other, so none is taken twice or too late."""
+    """Take a publication in: versions follow each other, so none is taken twice or too late.
+
+    Raises:
+        Refused: If the pool does not learn, it is not the next version, or it does not fit the
+            pool.
+    """
     problem = learned_problem(turn.state, command.learned)
     if problem is not None:
         told = f"{problem.value}, expected {problem.expected}"

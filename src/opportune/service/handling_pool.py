@@ -40,7 +40,12 @@ MOST_LISTED = 10
 
 
 def put_pool(turn: Turn, command: PutPool) -> Reply:
-    """Create the pool or change its settings."""
+    """Create the pool or change its settings.
+
+    Raises:
+        Refused: If the learner's settings do not fit together, or a new context field has no
+            valid name.
+    """
     state = turn.state
     created = state.settings is None
     if state.settings == command.settings:
@@ -58,7 +63,11 @@ def put_pool(turn: Turn, command: PutPool) -> Reply:
 
 
 def put_task_type(turn: Turn, command: PutTaskType) -> Reply:
-    """Create or change a task type."""
+    """Create or change a task type.
+
+    Raises:
+        Refused: If a new type has no valid name.
+    """
     state, settings = turn.state, command.settings
     v = state.type_index.get(settings.id, len(state.types))
     created = v == len(state.types)
@@ -72,7 +81,11 @@ def put_task_type(turn: Turn, command: PutTaskType) -> Reply:
 
 
 def put_server(turn: Turn, command: PutServer) -> Reply:
-    """Add or change a server; one that was removed returns as a new generation."""
+    """Add or change a server; one that was removed returns as a new generation.
+
+    Raises:
+        Refused: If a new server has no valid name.
+    """
     state, settings = turn.state, command.settings
     r = state.server_index.get(settings.id)
     known = None if r is None else state.servers[r]
@@ -92,7 +105,11 @@ def put_server(turn: Turn, command: PutServer) -> Reply:
 
 
 def remove_server(turn: Turn, command: RemoveServer) -> Reply:
-    """Take a server out; tasks that only had its offer ask another one."""
+    """Take a server out; tasks that only had its offer ask another one.
+
+    Raises:
+        Refused: If there was never such a server.
+    """
     state = turn.state
     r = server_named(state, command.server)
     if not state.servers[r].present:
@@ -111,7 +128,11 @@ def remove_server(turn: Turn, command: RemoveServer) -> Reply:
 
 
 def server_heartbeat(turn: Turn, command: ServerHeartbeat) -> Reply:
-    """A server is alive; one that was silent takes tasks again."""
+    """A server is alive; one that was silent takes tasks again.
+
+    Raises:
+        Refused: If there is no such server, or it was removed.
+    """
     state = turn.state
     r = _present(state, command.server)
     was_silent = state.servers[r].silent
@@ -122,7 +143,11 @@ def server_heartbeat(turn: Turn, command: ServerHeartbeat) -> Reply:
 
 
 def clear_quarantine(turn: Turn, command: ClearQuarantine) -> Reply:
-    """A server may be offered tasks again."""
+    """A server may be offered tasks again.
+
+    Raises:
+        Refused: If there is no such server, or it was removed.
+    """
     state = turn.state
     r = _present(state, command.server)
     repeated = not state.servers[r].quarantined_until
@@ -133,6 +158,11 @@ def clear_quarantine(turn: Turn, command: ClearQuarantine) -> Reply:
 
 
 def _present(state: State, name: str) -> int:
+    """Number of a server that is there.
+
+    Raises:
+        Refused: If there was never such a server, or it was removed.
+    """
     r = server_named(state, name)
     if not state.servers[r].present:
         raise Refused("not-found", "server", f"server {name!r} was removed", "add it again")
@@ -140,7 +170,12 @@ def _present(state: State, name: str) -> int:
 
 
 def put_scores(turn: Turn, command: PutScores) -> Reply:
-    """Set match rewards; all rows or none."""
+    """Set match rewards; all rows or none.
+
+    Raises:
+        Refused: If a name is unknown, a pair stands there twice, or a score is not finite or
+            below 0.
+    """
     state = turn.state
     for field, known, names in (
         ("task_type", state.type_index, [row.task_type for row in command.rows]),

@@ -23,7 +23,12 @@ _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def create_task(turn: Turn, command: CreateTask) -> Reply:
-    """A task comes in and is decided on at once."""
+    """A task comes in and is decided on at once.
+
+    Raises:
+        Refused: If the type is unknown, a pin or conflict is wrong, k servers will never be there,
+            the context cannot be stored, or the external id stands for other content.
+    """
     state, settings = turn.state, turn.settings
     fingerprint = b""
     if command.context:
@@ -64,7 +69,11 @@ def create_task(turn: Turn, command: CreateTask) -> Reply:
 
 
 def _check_context(command: CreateTask) -> None:
-    """Refuse whole numbers that the journal cannot hold."""
+    """Refuse whole numbers that the journal cannot hold.
+
+    Raises:
+        Refused: If there is one.
+    """
     for name, value in command.context.items():
         try:
             _ENCODE(value)
@@ -109,6 +118,11 @@ def _decide(turn: Turn, task: Task) -> Reply:
 
 
 def _known_task(state: State, task: Task, fingerprint: bytes) -> Reply:
+    """The answer for a task that was created before.
+
+    Raises:
+        Refused: If it was created with other content.
+    """
     if task.fingerprint != fingerprint:
         raise Refused(
             "conflict",
@@ -122,7 +136,11 @@ def _known_task(state: State, task: Task, fingerprint: bytes) -> Reply:
 
 
 def _check_servers(state: State, v: int, k: int, command: CreateTask) -> None:
-    """Pins and conflicts are known, pins are permitted and fit."""
+    """Pins and conflicts are known, pins are permitted and fit.
+
+    Raises:
+        Refused: If one is not.
+    """
     for field, names in (("pins", command.pins), ("conflicts", command.conflicts)):
         unknown = [name for name in names if name not in state.server_index]
         if unknown:
@@ -142,7 +160,11 @@ def _check_servers(state: State, v: int, k: int, command: CreateTask) -> None:
 
 
 def _check_capacity(state: State, v: int, k: int, command: CreateTask) -> None:
-    """There are k servers at all; who is busy does not matter."""
+    """There are k servers at all; who is busy does not matter.
+
+    Raises:
+        Refused: If there are fewer.
+    """
     routing = routing_of(state)
     n = routing.n_permitted[v]
     if command.conflicts:
@@ -163,7 +185,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def cancel_task(turn: Turn, command: CancelTask) -> Reply:
-    """End a task: exactly its own servers are free."""
+    """End a task: exactly its own servers are free.
+
+    Raises:
+        Refused: If there is no such task, it has ended, or its servers wrap up already.
+    """
     state = turn.state
     task = task_named(state, command.task, TASK + ASSIGNMENT, "task")
     reply = Reply(body=lambda: task_of(state, task))

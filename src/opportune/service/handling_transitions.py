@@ -90,7 +90,11 @@ def _done(state: State, task: Task, repeated: bool = False) -> Reply:
 
 
 def accept(turn: Turn, command: Accept) -> Reply:
-    """Servers take what they were offered; the lease begins."""
+    """Servers take what they were offered; the lease begins.
+
+    Raises:
+        Refused: As :func:`_affected`.
+    """
     task, slots = _affected(turn.state, command, ACCEPTS)
     if slots:
         names = [turn.state.servers[slot.server].settings.id for slot in slots]
@@ -102,19 +106,31 @@ def accept(turn: Turn, command: Accept) -> Reply:
 
 
 def decline(turn: Turn, command: Decline) -> Reply:
-    """Servers do not want it: others are asked; the slots of others stay as they are."""
+    """Servers do not want it: others are asked; the slots of others stay as they are.
+
+    Raises:
+        Refused: As :func:`_affected`.
+    """
     task, slots = _affected(turn.state, command, DECLINES)
     return _leave(turn, task, slots, "declined", command.reason)
 
 
 def fail(turn: Turn, command: Fail) -> Reply:
-    """Servers could not do it."""
+    """Servers could not do it.
+
+    Raises:
+        Refused: As :func:`_affected`.
+    """
     task, slots = _affected(turn.state, command, FAILS)
     return _leave(turn, task, slots, "failed", command.reason)
 
 
 def release(turn: Turn, command: Release) -> Reply:
-    """Servers are let go: offers are rescinded, accepted slots released."""
+    """Servers are let go: offers are rescinded, accepted slots released.
+
+    Raises:
+        Refused: As :func:`_affected`.
+    """
     task, slots = _affected(turn.state, command, RELEASES)
     offered = [slot for slot in slots if slot.state == OFFERED]
     accepted = [slot for slot in slots if slot.state == ACCEPTED]
@@ -135,7 +151,12 @@ def _leave(turn: Turn, task: Task, slots: list[Slot], target: str, reason: str) 
 
 
 def complete(turn: Turn, command: Complete) -> Reply:
-    """Servers are done: they wrap up, or are free at once."""
+    """Servers are done: they wrap up, or are free at once.
+
+    Raises:
+        Refused: As :func:`_affected`; also if a server has not accepted yet, the value is out of
+            the pool's range, or another value was reported before.
+    """
     state = turn.state
     try:
         task, slots = _affected(state, command, COMPLETES)
@@ -167,7 +188,11 @@ def complete(turn: Turn, command: Complete) -> Reply:
 
 
 def _late(turn: Turn, command: Complete) -> Reply | None:
-    """A completion after the lease was lost: an outcome that frees nothing."""
+    """A completion after the lease was lost: an outcome that frees nothing.
+
+    Raises:
+        Refused: If the value is out of the pool's range, or another one was reported before.
+    """
     task = task_named(turn.state, command.assignment, ASSIGNMENT, "assignment")
     if not any(slot.state == "lost" for slot in task.slots):
         return None
@@ -182,7 +207,11 @@ def _late(turn: Turn, command: Complete) -> Reply | None:
 
 
 def heartbeat(turn: Turn, command: Heartbeat) -> Reply:
-    """The lease begins anew."""
+    """The lease begins anew.
+
+    Raises:
+        Refused: As :func:`_affected`.
+    """
     task, _ = _affected(turn.state, command, BEATS)
     until = turn.now + turn.settings.lease
     turn.emit(LeaseExtended(time=turn.now, task=task.number, until=until))
@@ -190,7 +219,12 @@ def heartbeat(turn: Turn, command: Heartbeat) -> Reply:
 
 
 def report_outcome(turn: Turn, command: ReportOutcome) -> Reply:
-    """What came of an assignment, whenever it comes."""
+    """What came of an assignment, whenever it comes.
+
+    Raises:
+        Refused: If there is no such assignment or server, nobody served, the value is out of the
+            pool's range, or the same revision was reported with another value.
+    """
     state = turn.state
     task = task_named(state, command.subject, ASSIGNMENT + DECISION, "subject")
     if not task.slots:

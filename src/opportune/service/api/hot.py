@@ -61,7 +61,7 @@ async def obey_order(call: Call, pool: str, body: bytes) -> Reply:
     """
     if not call.forwarded:
         raise refusal("not-found", "there is no such path")
-    return await call.node.orders.obey(pool, body)
+    return await call.node.orders.carry_out(pool, body)
 
 
 async def create_task(call: Call, pool: str, body: bytes) -> Reply:

@@ -49,6 +49,9 @@ PATIENCE = 0.5
 AGAIN = 0.05
 """Seconds before a request is tried again, unless something changes before."""
 
+DONE, MOVED_ON, DOUBTFUL = "done", "moved", "doubtful"
+"""What came of a try: answered; certainly not done; nobody knows."""
+
 
 @dataclass(slots=True)
 class _Waiting:
@@ -59,14 +62,14 @@ class _Waiting:
     moved: float = 0.0
 
 
-class _Named(msgspec.Struct):
+class _About(msgspec.Struct):
     """The part of a body that says which pool it is about."""
 
     id: str = ""
     subject: str = ""
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+_DECODER = msgspec.json.Decoder(_About)
 
 
 class Relay:
@@ -223,10 +226,6 @@ class Relay:
             self._waiting.pop(one)
 
 
-DONE, MOVED_ON, DOUBTFUL = "done", "moved", "doubtful"
-"""What came of a try: answered; certainly not done; nobody knows."""
-
-
 class _Replay:
     """A receive channel that gives a body that was read, as often as it is wound back."""
 
@@ -263,12 +262,12 @@ def pool_asked(path: bytes, body: bytes) -> str | None:
     if path not in (b"/v1/outcomes", b"/v1/pools") or not body:
         return None
     try:
-        named_in = _NAMED.decode(body)
+        about = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if path == b"/v1/pools":
-        return named_in.id or None
-    return pool_of(named_in.subject)
+        return about.id or None
+    return pool_of(about.subject)
 
 
 def _text(segment: bytes) -> str | None:
