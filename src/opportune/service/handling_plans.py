@@ -34,7 +34,12 @@ MOST_PRICING = 16
 
 
 def request_plan(turn: Turn, command: RequestPlan) -> Reply:
-    """Let a plan be made; the planner sees the job and begins."""
+    """Let a plan be made; the planner sees the job and begins.
+
+    Raises:
+        Refused: If there is such a plan or job, the name is not valid, or too many are being
+            priced.
+    """
     state, name = turn.state, command.plan
     if name in state.plans or (name in state.jobs and state.jobs[name].state == PRICING):
         raise Refused("conflict", "id", f"there is a plan {name!r} already", "ask for another id")
@@ -58,7 +63,11 @@ def request_plan(turn: Turn, command: RequestPlan) -> Reply:
 
 
 def start_plan(turn: Turn, command: StartPlan) -> Reply:
-    """Pricing begins, unless it has begun so often that something must be wrong."""
+    """Pricing begins, unless it has begun so often that something must be wrong.
+
+    Raises:
+        Refused: If no such plan is being priced.
+    """
     state, name = turn.state, command.plan
     if _pricing(state, name).starts >= MOST_STARTS:
         turn.emit(PlanEnded(time=turn.now, plan=name, state=FAILED, detail=GIVEN_UP))
@@ -68,7 +77,11 @@ def start_plan(turn: Turn, command: StartPlan) -> Reply:
 
 
 def end_plan(turn: Turn, command: EndPlan) -> Reply:
-    """No plan comes of a request."""
+    """No plan comes of a request.
+
+    Raises:
+        Refused: If no such plan is being priced, unless it was canceled already.
+    """
     state, name = turn.state, command.plan
     job = state.jobs.get(name)
     ended = CANCELED if command.detail is None else FAILED
@@ -96,7 +109,12 @@ def _pricing(state: State, name: str) -> PlanJob:
 
 
 def put_plan(turn: Turn, command: PutPlan) -> Reply:
-    """Store a plan, and put it in force, or in the shadow, if asked to."""
+    """Store a plan, and put it in force, or in the shadow, if asked to.
+
+    Raises:
+        Refused: If there is another plan of that name, the name is not valid, or the plan does not
+            fit the pool.
+    """
     state, plan = turn.state, command.plan
     known = state.plans.get(plan.id)
     if known is not None and known != plan:
@@ -139,7 +157,11 @@ def _put_in_force(turn: Turn, name: str) -> None:
 
 
 def activate_plan(turn: Turn, command: ActivatePlan) -> Reply:
-    """Put a stored plan in force; the active one again is fresh again."""
+    """Put a stored plan in force; the active one again is fresh again.
+
+    Raises:
+        Refused: If there is no such plan, or not yet.
+    """
     state = turn.state
     _stored(state, command.plan)
     again = bool(state.history) and state.history[-1] == command.plan
@@ -150,7 +172,11 @@ def activate_plan(turn: Turn, command: ActivatePlan) -> Reply:
 
 
 def rollback_plan(turn: Turn, command: RollbackPlan) -> Reply:
-    """Put the plan before in force. Its age goes on from when it was activated."""
+    """Put the plan before in force. Its age goes on from when it was activated.
+
+    Raises:
+        Refused: If no plan was in force before.
+    """
     state = turn.state
     if len(state.history) < 2:
         raise Refused("conflict", "plan", "no plan was active before", "activate one by name")
@@ -163,7 +189,11 @@ def rollback_plan(turn: Turn, command: RollbackPlan) -> Reply:
 
 
 def shadow_plan(turn: Turn, command: ShadowPlan) -> Reply:
-    """Let a stored plan decide beside the active one, or none."""
+    """Let a stored plan decide beside the active one, or none.
+
+    Raises:
+        Refused: If there is no such plan, or not yet, or it is in force.
+    """
     state, name = turn.state, command.plan
     if name is not None:
         _stored(state, name)
@@ -177,7 +207,11 @@ def shadow_plan(turn: Turn, command: ShadowPlan) -> Reply:
 
 
 def _stored(state: State, name: str) -> None:
-    """Refuse a plan that is not there, or not yet."""
+    """Refuse a plan that is not there, or not yet.
+
+    Raises:
+        Refused: If it is not.
+    """
     if name in state.plans:
         return
     job = state.jobs.get(name)

@@ -52,9 +52,13 @@ class PlanJob(Struct, array_like=True):
 
 
 class PlanOrigin(Struct, array_like=True):
-    """When a stored plan came, and why: ``reason`` is empty if somebody asked for it.
+    """Where a stored plan came from.
 
-    ``parts`` are the records of its tables (``plan_parts``); empty: it was written whole.
+    Attributes:
+        created: When it was stored, in seconds of the pool's clock.
+        reason: Why the service made it; empty if somebody asked for it.
+        key: Of the request that asked for it, as in ``PlanJob``; empty without one.
+        parts: Records of its tables (``plan_parts``); empty: it was written whole.
     """
 
     created: float
