@@ -1,6 +1,9 @@
 """Model backends that sleep instead of computing: ``POST /MODEL/chat/completions``.
 
-python examples/llm-router/backends.py --port 9100
+    python examples/llm-router/backends.py --port 9100
+
+A request says how long its place had been taken when it was sent (``waited``), and that much less
+is slept: the time that programs need to talk is not multiplied by the speed.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ def application(speed: float) -> Litestar:
             raise NotFoundException(f"there is no model {model!r}")
         kind = kind_of(data["messages"][-1]["content"])
         length, good = answer_of(data["user"], model, kind)
-        await asyncio.sleep(length / speed)
+        seconds = length / speed
+        await asyncio.sleep(max(seconds - data.get("waited", 0.0), 0.0))
         text = f"{model} answers" if good else f"{model} does not know"
         return {
             "object": "chat.completion",
@@ -37,6 +41,7 @@ def application(speed: float) -> Litestar:
                 }
             ],
             "good": good,  # in place of a reader who likes the answer or not
+            "seconds": seconds,  # what the answer takes, from when the place was taken
         }
 
     return Litestar([complete], openapi_config=None, logging_config=None)

@@ -12,6 +12,7 @@ gets the same answer. ``POST /v1/feedback`` tells what an answer was worth.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import httpx
 from cyclopts import Parameter
 from litestar import Litestar, Request, Response, get, post
 from routes import Assignments, BestScore, FullError, Place, Ranking, RoundRobin, Route
+from sending import http_client
 from serving import run
 from world import MEAN_SECONDS, MODELS, SHARE, kind_of, rate
 
@@ -32,6 +34,10 @@ Mode = Literal["assignments", "rank", "round-robin", "best-score"]
 POOL = "models"
 REMEMBERED = 100_000
 """Answers that are kept for requests that come again."""
+
+COUNTED = ("requests", "answered", "refused", "failed", "good", "answer_seconds", "held_seconds")
+"""What is counted; the last two are sums over the answers: what they take, how long places were
+held for them."""
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -67,10 +73,9 @@ class Gateway:
     """
 
     def __init__(self, route: Route, backends: str) -> None:
-        self.counts = dict.fromkeys(("requests", "answered", "refused", "failed", "good"), 0)
+        self.counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
         self._route = route
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-        self._http = httpx.AsyncClient(base_url=backends, timeout=120.0, limits=limits)
+        self._http = http_client(backends)
         self._answers: OrderedDict[str, asyncio.Task[Answer]] = OrderedDict()
         self._places: dict[str, Place] = {}
 
@@ -86,25 +91,31 @@ class Gateway:
     async def _carry_out(self, key: str, body: dict[str, Any]) -> Answer:
         self.counts["requests"] += 1
         kind = kind_of(body["messages"][-1]["content"])
+        began = time.time()
         try:
             place = await self._route.take(key, kind)
         except FullError as full:
             self.counts["refused"] += 1
             told = {"message": str(full), "type": "no_capacity", "retry_after": full.retry_after}
             return 503, {"error": told}
+        waited = max(
+            time.time() - max(place.since, began), 0.0
+        )  # whatever the service's clock says
+        told = {**body, "user": key, "waited": waited}
         try:
-            response = await self._http.post(
-                f"/{place.model}/chat/completions", json={**body, "user": key}
-            )
+            response = await self._http.post(f"/{place.model}/chat/completions", json=told)
             response.raise_for_status()
         except httpx.HTTPError as error:
             self.counts["failed"] += 1
             await self._route.done(place, failed=type(error).__name__)
             return 502, {"error": {"message": f"{place.model}: {error}", "type": "backend"}}
-        await self._route.done(place)
+        held = await self._route.done(place)
+        answer = response.json()
         self.counts["answered"] += 1
+        self.counts["answer_seconds"] += answer["seconds"]
+        self.counts["held_seconds"] += held
         self._places[key] = place
-        return 200, {"id": key, **response.json()}
+        return 200, {"id": key, **answer}
 
     async def feedback(self, key: str, good: bool) -> bool:
         """What the answer to a request was worth; whether there is such an answer. Once each."""
@@ -133,7 +144,7 @@ def application(gateway: Gateway) -> Litestar:
         return Response(None, status_code=204 if known else 404)
 
     @get("/counts")
-    async def counts() -> dict[str, int]:
+    async def counts() -> dict[str, float]:
         return gateway.counts
 
     return Litestar([completions, feedback, counts], openapi_config=None, logging_config=None)
@@ -168,7 +179,8 @@ DEFAULT = Options()
 
 def main(options: Options = DEFAULT) -> None:
     """Serve the gateway."""
-    client = AsyncClient(options.service, api_key=options.api_key)
+    http = http_client(options.service)
+    client = AsyncClient(options.service, api_key=options.api_key, http=http)
     route: Route
     if options.mode == "assignments":
         route = Assignments(client, POOL)

@@ -1,13 +1,14 @@
 """Who answers a prompt: four ways to pick a model, with one face.
 
 ``take`` picks a model and holds a place at it, or raises :class:`FullError`; ``done`` gives the
-place back. Opportune is asked in two ways: ``Assignments`` lets the service keep count of who is
-busy, ``Ranking`` keeps count here and asks for an order only.
+place back and says how long it was held. Opportune is asked in two ways: ``Assignments`` lets the
+service keep count of who is busy, ``Ranking`` keeps count here and asks for an order only.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,11 +42,13 @@ class Place:
 
     Attributes:
         model: Which.
+        since: When it was taken, by the clock of whoever counts.
         name: What the outcome is reported for; empty where nobody wants to know.
         lease: Fencing token of the assignment.
     """
 
     model: str
+    since: float
     name: str = ""
     lease: int = 0
 
@@ -60,8 +63,8 @@ class Route(Protocol):
             FullError: If there is none.
         """
 
-    async def done(self, place: Place, failed: str = "") -> None:
-        """The model has answered, or failed."""
+    async def done(self, place: Place, failed: str = "") -> float:
+        """The model has answered, or failed; the seconds for which the place was held."""
 
     async def learn(self, place: Place, good: bool) -> None:
         """What the reader thinks of the answer, perhaps much later."""
@@ -86,14 +89,15 @@ class Assignments:
             raise FullError(error.retry_after) from error
         if not isinstance(made, AssignmentBody):
             raise FullError
-        return Place(made.servers[0].id, made.assignment_id, made.lease)
+        return Place(made.servers[0].id, made.created_at, made.assignment_id, made.lease)
 
-    async def done(self, place: Place, failed: str = "") -> None:
+    async def done(self, place: Place, failed: str = "") -> float:
         """The assignment is over; its outcome comes later."""
         if failed:
-            await self._client.fail(place.name, reason=failed, lease=place.lease)
+            over = await self._client.fail(place.name, reason=failed, lease=place.lease)
         else:
-            await self._client.complete(place.name, lease=place.lease)
+            over = await self._client.complete(place.name, lease=place.lease)
+        return (over.ended_at or place.since) - place.since
 
     async def learn(self, place: Place, good: bool) -> None:
         """The outcome."""
@@ -112,18 +116,19 @@ class Counting:
             free = [name for name in MODELS if self.busy[name] < MODELS[name].copies]
             if not free:
                 raise FullError
-            chosen = await self.order(kind, free)
-            if self.busy[chosen] < MODELS[chosen].copies:  # not taken while we asked
-                self.busy[chosen] += 1
-                return Place(chosen)
+            for chosen in await self.order(kind, free):
+                if self.busy[chosen] < MODELS[chosen].copies:  # not taken while we asked
+                    self.busy[chosen] += 1
+                    return Place(chosen, time.time())
 
-    async def order(self, kind: str, free: list[str]) -> str:
-        """Which of the free models."""
+    async def order(self, kind: str, free: list[str]) -> list[str]:
+        """The free models, the one that is wanted first."""
         raise NotImplementedError
 
-    async def done(self, place: Place, failed: str = "") -> None:
+    async def done(self, place: Place, failed: str = "") -> float:
         """The place is free."""
         self.busy[place.model] -= 1
+        return time.time() - place.since
 
     async def learn(self, place: Place, good: bool) -> None:
         """Nothing here learns."""
@@ -137,10 +142,10 @@ class Ranking(Counting):
         super().__init__()
         self._client, self._pool = client, pool
 
-    async def order(self, kind: str, free: list[str]) -> str:
-        """The best of them by score minus opportunity cost."""
+    async def order(self, kind: str, free: list[str]) -> list[str]:
+        """By score minus opportunity cost."""
         ranked = await self._client.rank(self._pool, RankRequest(task_type=kind, candidates=free))
-        return ranked.servers[0].id
+        return [server.id for server in ranked.servers]
 
 
 class RoundRobin(Counting):
@@ -150,14 +155,14 @@ class RoundRobin(Counting):
         super().__init__()
         self._turn = itertools.cycle(MODELS)
 
-    async def order(self, kind: str, free: list[str]) -> str:
+    async def order(self, kind: str, free: list[str]) -> list[str]:
         """The next one."""
-        return next(model for model in self._turn if model in free)
+        return [next(model for model in self._turn if model in free)]
 
 
 class BestScore(Counting):
     """The best on the benchmark that is free."""
 
-    async def order(self, kind: str, free: list[str]) -> str:
-        """The largest score."""
-        return max(free, key=lambda model: MODELS[model].benchmark[kind])
+    async def order(self, kind: str, free: list[str]) -> list[str]:
+        """By score."""
+        return sorted(free, key=lambda model: -MODELS[model].benchmark[kind])

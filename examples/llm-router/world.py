@@ -64,10 +64,14 @@ def kind_of(prompt: str) -> str:
     return "code" if "code" in words or "python" in words else "chat"
 
 
+def mean_seconds() -> float:
+    """Mean seconds of an answer, before the speed-up."""
+    return sum(SHARE[kind] * MEAN_SECONDS[kind] for kind in SHARE)
+
+
 def rate(load: float) -> float:
     """Prompts per second, before the speed-up, at which the models have that load."""
-    seconds = sum(SHARE[kind] * MEAN_SECONDS[kind] for kind in SHARE)
-    return load * sum(model.copies for model in MODELS.values()) / seconds
+    return load * sum(model.copies for model in MODELS.values()) / mean_seconds()
 
 
 def answer_of(key: str, model: str, kind: str) -> tuple[float, bool]:
