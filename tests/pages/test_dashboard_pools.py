@@ -58,6 +58,19 @@ def test_assumptions_that_do_not_hold_are_told(served: Served, open_page: OpenPa
     assert "Reference, not a bound: some servers take no tasks now" in text
 
 
+def test_a_long_name_of_a_pool_does_not_make_the_page_wider(
+    served: Served, api: httpx.Client, open_page: OpenPage
+) -> None:
+    """The list of pools was as wide as the longest name of any pool."""
+    name = "l" + "o" * 62
+    assert api.put(f"/v1/pools/{name}", json={}).is_success
+    page = open_page(f"{served.url}/dashboard/{name}")
+    page.set_viewport_size({"width": 375, "height": 800})
+    page.locator("#live[data-state=on]").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    assert page.locator("#pool").bounding_box()["width"] > 100  # type: ignore[index]
+
+
 def test_two_thousand_servers(served: Served, api: httpx.Client, open_page: OpenPage) -> None:
     names = [f"agent-{r:04d}" for r in range(2000)]
     types = {

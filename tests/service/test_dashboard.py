@@ -10,19 +10,29 @@ import numpy as np
 import pytest
 import vl_convert
 
-from opportune.service.commands import Accept, Complete, CreateTask, Decline, PutPlan, PutServer
+from opportune.service.commands import (
+    Accept,
+    Complete,
+    CreateTask,
+    Decline,
+    PutPlan,
+    PutServer,
+    PutTaskType,
+)
 from opportune.service.dashboard.charts import CONFIG, charts
 from opportune.service.dashboard.course import course
 from opportune.service.dashboard.figures import FIGURES, name_of, number, percent, plain
 from opportune.service.dashboard.heat import MOST_COLUMNS, MOST_TYPES, heat
 from opportune.service.dashboard.history import CONFLICTS, PINNED, WINDOWS, Bin, History
 from opportune.service.dashboard.present import servers_of
-from opportune.service.dashboard.theory import blocking, bound_reasons
+from opportune.service.dashboard.theory import Arrived, blocking, bound_reasons
 from opportune.service.events import TaskCreated, encode
 from opportune.service.journal import Append
 from opportune.service.keys import KeyFile
 from opportune.service.memory import MemoryJournal
-from opportune.service.resources import ServerSettings
+from opportune.service.planning import plan_pool
+from opportune.service.reading import pool_body
+from opportune.service.resources import ServerSettings, TaskTypeSettings
 from tests.service.pools import Pool, pool_of
 from tests.service.priced import priced, two_types
 from tests.service.serving import declare, service
@@ -359,6 +369,57 @@ def test_servers_are_listed_by_state_and_name() -> None:
         assert "No server is like that." in none
 
 
+def test_a_bound_is_only_a_reference_where_more_tasks_came_than_declared() -> None:
+    """A burst earned four times the bound, and the page said that the bound was one."""
+    types = {"a": {"rate": 0.2}, "b": {"rate": 0.1}}
+    pool = pool_of({"a": [1, 1, 1], "b": [1, 1, 1]}, types)
+    pool.ok(PutPlan(plan=plan_pool(pool.state, "plan"), activate=True), 0.0)
+    for arrived, told in (
+        (Arrived(30, 100.0), []),
+        (Arrived(51, 100.0), []),  # 4 standard deviations of a Poisson count are 21.9
+        (Arrived(52, 100.0), ["52 tasks came where 30 were declared"]),
+        (Arrived(5, 1.0), ["5 tasks came where 0.3 were declared"]),
+        (Arrived(4, 1.0), []),
+        (Arrived(0, 0.0), []),
+    ):
+        assert bound_reasons(pool.state, set(), arrived) == told
+        assert blocking(pool.state, set(), arrived).reasons == told
+
+
+def test_arrivals_are_counted_from_the_plan_on() -> None:
+    """Tasks that came before the plan, in the same stretch of time, do not speak against it."""
+    types = {"a": {"rate": 0.01}}
+    pool = pool_of({"a": [1, 1, 1]}, types)
+    for i in range(50):
+        pool.do(CreateTask(task_type="a"), 10.0 + 0.1 * i)
+    pool.ok(PutPlan(plan=plan_pool(pool.state, "plan"), activate=True), 20.0)
+    history = history_of(pool)
+    assert "assumes" in course(pool.state, history, "4h", 21.0).parts["reward"]
+    assert "50 tasks came" in course(pool.state, history, "4h", 21.0).parts["blocking"]
+    for i in range(50):
+        pool.do(CreateTask(task_type="a"), 30.0 + 0.1 * i)
+    told = course(pool.state, history_of(pool), "4h", 40.0).parts["reward"]
+    assert "50 tasks came where 0.2 were declared" in told
+
+
+def test_degraded_says_of_which_types() -> None:
+    """It said "no plan" where a plan was in force that did not know one of the types."""
+    pool = pool_of({"a": [1, 1, 1]}, {"a": {"rate": 0.01}})
+    pool.ok(PutPlan(plan=plan_pool(pool.state, "plan", source="plan"), activate=True), 1.0)
+    assert pool_body(pool.state, 2.0).degraded == ""
+    for name in ("b", "c", "d", "e"):
+        pool.ok(PutTaskType(settings=TaskTypeSettings(id=name)), 3.0)
+    told = pool_body(pool.state, 4.0).degraded
+    assert told.endswith("(task type 'b', 'c', 'd' and 1 more)")
+    assert told.startswith("no plan")
+
+
+def test_one_of_a_thing_is_one() -> None:
+    assert "> server</span>" in number("free", 1)
+    assert "> servers</span>" in number("free", 2)
+    assert "> servers</span>" in number("free", 0)
+
+
 def test_a_bin_knows_since_when_a_plan_is_in_force() -> None:
     found = Bin(10.0, score=3.0, plan="a", own=3.0)
     found.under("a", 12.0)
@@ -373,7 +434,10 @@ def test_a_split_pool_is_shown_with_its_parts() -> None:
         client.good("POST", "/v1/pools/p/plans", {})
         client.assign()
         seen = client.good("GET", "/v1/pools/p/view")
-        assert "the bound is that of all parts together" in seen["parts"]["reward"]
+        for part in ("reward", "reward-table", "blocking", "blocking-table"):
+            assert "on the pages of its parts" in seen["parts"][part]
+        assert seen["charts"]["reward-chart"] == seen["charts"]["blocking-chart"] == []
+        assert "on the pages of the pool" in seen["parts"]["decisions"]
         pool = client.good("GET", "/v1/pools/p")
         assert pool["servers"] == 4
         assert f'value="{float(pool["servers_free"])!r}"' in seen["parts"]["servers"]
@@ -384,3 +448,4 @@ def test_a_split_pool_is_shown_with_its_parts() -> None:
             listed = client.good("GET", f"/v1/pools/{part}")["servers"]
             assert own["servers-table"].count("<tr>") == listed + 1
             assert "the declared rates are those of all parts" in own["blocking"]
+            assert "of all parts together" in own["reward"] or "No plan" in own["reward"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from opportune.errors import shorten
 from opportune.service.answers import (
     AssignmentBody,
     DecisionBody,
@@ -36,6 +37,9 @@ from opportune.service.state import (
 _DECISION: msgspec.msgpack.Decoder[Offered | TaskDropped] = msgspec.msgpack.Decoder(
     Offered | TaskDropped
 )
+TYPES_NAMED = 3
+"""Task types that a sentence names."""
+
 _ENDED_AS = {"done": "completed", "cancelled": "released"}
 
 
@@ -221,12 +225,17 @@ def pool_body(state: State, now: float) -> PoolBody | None:
 
 
 def _degraded(state: State, now: float) -> str:
-    """The first reason by which a type is decided without a fresh plan."""
+    """The first reason by which a type is decided without a fresh plan, and of which types."""
     routing = routing_of(state)
     reasons = [degraded_now(state, routing, v, now) for v in range(len(state.types))]
-    return next(
+    told = next(
         (reason for reason in reasons if reason and reason != STALE), max(reasons, default="")
     )
+    of = [one.id for one, reason in zip(state.types, reasons, strict=True) if reason == told]
+    if not told or len(of) == len(reasons):
+        return told
+    more = f" and {len(of) - TYPES_NAMED} more" if len(of) > TYPES_NAMED else ""
+    return f"{told} (task type {', '.join(map(shorten, of[:TYPES_NAMED]))}{more})"
 
 
 def server_body(state: State, name: str) -> ServerBody | None:

@@ -9,7 +9,7 @@ from opportune.markup import Html, joined
 from opportune.service.dashboard.figures import moment, number
 from opportune.service.dashboard.history import WINDOWS, Bin, History
 from opportune.service.dashboard.tables import facts, note, table
-from opportune.service.dashboard.theory import REFERENCE, blocking, bound_reasons
+from opportune.service.dashboard.theory import REFERENCE, Arrived, blocking, bound_reasons
 from opportune.service.state import State
 
 LISTED = 15
@@ -39,10 +39,14 @@ def course(state: State, history: History, window: str, now: float) -> Course:
         window: Key of ``history.WINDOWS``.
         now: Seconds of the node's clock.
     """
+    if state.settings is not None and state.settings.partitions > 1:
+        told = note("The pool is split: this is on the pages of its parts.")
+        parts = ("reward", "reward-table", "blocking", "blocking-table")
+        return Course(dict.fromkeys(parts, told), {"reward-chart": [], "blocking-chart": []})
     seconds = WINDOWS[window][0]
     bins = history.bins(window, now)
     reward, reward_rows, reward_table = _reward(state, history, bins, (seconds, now))
-    blocked, blocked_rows, blocked_table = _blocked(state, history, bins, seconds)
+    blocked, blocked_rows, blocked_table = _blocked(state, history, bins, now)
     since = _since(history, bins)
     return Course(
         parts={
@@ -65,15 +69,17 @@ def _reward(
     seconds, now = clock
     rows: list[Row] = []
     listed: list[list[Html]] = []
-    plan, total, length = None, 0.0, 0.0
+    plan, total, length, n_arrived = None, 0.0, 0.0, 0
     bound: float | None = None
     mean: float | None = None
     for one in bins:
         end = min(one.start + seconds, now)
         if one.plan != plan:
             plan, total, length = one.plan, one.own, end - one.since
+            n_arrived = one.own_created
         else:
             total, length = total + one.score, length + end - max(one.start, one.since)
+            n_arrived += one.created
         mean = total / length if length > 0 and plan is not None else None
         document = None if plan is None else state.plans.get(plan)
         bound = None if document is None else document.bound
@@ -99,16 +105,19 @@ def _reward(
     )
     status = note("No plan with a bound is in force.")
     if bound is not None:
-        status = _status(bound_reasons(state, history.asides), "bound")
+        arrived = Arrived(n_arrived, length)
+        status = _status(bound_reasons(state, history.asides, arrived), "bound")
     head = ["From", "rate", "mean_rate", "bound"]
     return joined([status, shown]), rows, _latest("Reward over time", head, listed)
 
 
 def _blocked(
-    state: State, history: History, bins: Sequence[Bin], seconds: float
+    state: State, history: History, bins: Sequence[Bin], now: float
 ) -> tuple[Html, list[Row], Html]:
     """Numbers, rows and table of the share of dropped tasks."""
-    known = blocking(state, history.asides)
+    length = now - max(bins[0].start, history.since or 0.0) if bins else 0.0
+    arrived = Arrived(sum(one.created for one in bins), length)
+    known = blocking(state, history.asides, arrived)
     rows: list[Row] = []
     listed: list[list[Html]] = []
     created = dropped = 0

@@ -47,7 +47,9 @@ def latest(state: State) -> Html:
             ]
         )
     if not rows:
-        return note("Nothing has been decided yet.")
+        split = state.settings is not None and state.settings.partitions > 1
+        where = "Decisions are on the pages of the pool's parts."
+        return note(where if split else "Nothing has been decided yet.")
     head = ["Decision", "Time", "Type", "Result", "score_sum", "Plan"]
     return table("Latest decisions", head, rows)
 

@@ -78,7 +78,10 @@ export function draw(charts) {
   const names = Object.keys(charts);
   return queue(async () => {
     try {
-      for (const name of names) rows.set(name, charts[name]);
+      for (const name of names) {
+        rows.set(name, charts[name]);
+        if (!library && rows.get(name).length) at(name).textContent = "The chart is being drawn.";
+      }
       await load();
       const due = failed ? [...rows.keys()] : names;
       failed = false;

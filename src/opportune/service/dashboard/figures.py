@@ -38,7 +38,8 @@ def number(name: str, value: float | None) -> Html:
             "span", joined(["–", _hidden(" none")], ""), class_="none", title=told, data_figure=name
         )
     shown = percent(value) if figure.percent else plain(value)
-    unit = element("span", f" {figure.unit}", class_="unit")
+    one = _SINGULAR.get(figure.unit, figure.unit) if value == 1 else figure.unit
+    unit = element("span", f" {one}", class_="unit")
     return element(
         "data",
         joined([shown, unit], ""),
@@ -93,6 +94,9 @@ def name_of(text: str, kind: str = "name") -> Html:
 def _hidden(text: str) -> Html:
     return element("span", text, class_="hidden")
 
+
+_SINGULAR = {"servers": "server", "slots": "slot", "tasks": "task"}
+"""Units of one thing."""
 
 _STATE = "Each server counts once. "
 

@@ -41,6 +41,7 @@ class Bin:
         plan: The plan in force at its end, None before one.
         since: When the plan came into force, or the start of the stretch.
         own: Score of the picks since then.
+        own_created: Tasks that came in since then.
     """
 
     start: float
@@ -50,11 +51,12 @@ class Bin:
     plan: str | None = None
     since: float = 0.0
     own: float = 0.0
+    own_created: int = 0
 
     def under(self, plan: str | None, when: float) -> None:
         """Another plan decides from now."""
         if plan != self.plan:
-            self.plan, self.since, self.own = plan, when, 0.0
+            self.plan, self.since, self.own, self.own_created = plan, when, 0.0, 0
 
 
 @dataclass
@@ -112,6 +114,7 @@ class History:
         if isinstance(event, TaskCreated):
             for one in self._at(event.time):
                 one.created += 1
+                one.own_created += 1
             if event.pins:
                 self.asides.add(PINNED)
             if event.conflicts:
