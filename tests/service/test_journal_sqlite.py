@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from opportune.service.journal import Append, JournalError, Snapshot, StaleToken
 from opportune.service.migrations import STEPS, migrate, schema_version
 from opportune.service.sqlite import SqliteJournal
 from opportune.service.sqlite_file import backup_file, check_sqlite_version
+from tests.service.full_disk import Disk
 from tests.service.journals import WAIT, write, written
 
 
@@ -214,6 +216,49 @@ def test_a_backup_is_whole_while_others_write(
         restored.close()
     assert ends == sorted(ends)
     assert 0 < ends[-1] <= journal.last("a")
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    made = Disk()
+    yield made
+    made.unregister()
+
+
+@pytest.mark.parametrize("size", [1_000, 5_000_000])
+def test_a_disk_that_was_full_is_written_to_again(disk: Disk, path: Path, size: int) -> None:
+    """SQLite ends a transaction itself that is larger than its cache: then none is left to undo."""
+    journal = SqliteJournal(path)
+    token = journal.acquire("a")
+    written(journal, "a", token, b"before")
+    disk.full = True
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"full.*Free some space"):
+            journal.save_snapshot("a", token, Snapshot(1, os.urandom(size))).result(WAIT)
+        with pytest.raises(JournalError, match=r"full.*Free some space"):
+            written(journal, "a", token, os.urandom(size))
+    disk.full = False
+    written(journal, "a", token, b"after")
+    journal.save_snapshot("a", token, Snapshot(2, b"state")).result(WAIT)
+    assert list(journal.read("a")) == [(1, b"before"), (2, b"after")]
+    journal.close()
+
+
+def test_a_backup_that_does_not_come_about_leaves_nothing(
+    disk: Disk, path: Path, tmp_path: Path
+) -> None:
+    """An empty file with the name of a backup was left, and the message was "Not an error"."""
+    journal = SqliteJournal(path)
+    written(journal, "a", journal.acquire("a"), b"record")
+    before = sorted(tmp_path.iterdir())
+    disk.full = True
+    with pytest.raises(JournalError, match="The disk is full"):
+        backup_file(path, tmp_path / "copy.db")
+    assert sorted(tmp_path.iterdir()) == before
+    disk.full = False
+    backup_file(path, tmp_path / "copy.db")
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "copy.db"])
+    journal.close()
 
 
 def test_a_backup_overwrites_nothing(journal: SqliteJournal, tmp_path: Path) -> None:
