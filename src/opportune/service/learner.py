@@ -5,14 +5,19 @@ record by record in order, so that what it knows is a function of the journal: a
 into the pool's snapshots, and after a restart the records behind it are read again. A publication
 is an ordinary command to the pool's owner; where the pool plans by itself (``replan``), the learner
 asks for a plan from it.
+
+The thread shares the interpreter's lock with the requests. What takes long in it is cut into
+pieces, with a rest between them; what a publication means for decisions is built in it as well.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import msgspec
 import structlog
@@ -21,14 +26,16 @@ from opportune.service import commands
 from opportune.service.journal import Journal, JournalError
 from opportune.service.learner_bodies import LearningBody
 from opportune.service.learner_counts import Counts, pack, unpack
-from opportune.service.learner_estimates import document, estimate, has_changed, has_grown
+from opportune.service.learner_estimates import document, estimate, has_changed, has_grown, paces
 from opportune.service.learner_events import take_in
 from opportune.service.learner_reading import learning_body
 from opportune.service.learner_records import decode
 from opportune.service.notes import is_note
+from opportune.service.ordering import keep_learned
 from opportune.service.owner import PoolOwner
 from opportune.service.plan_jobs import PRICING, Then
 from opportune.service.plan_runs import declared, free_name
+from opportune.service.routing import Kept
 from opportune.service.state import State
 
 EVERY = 0.1
@@ -40,12 +47,22 @@ LOOKS_AT_CHANGES = 2.0
 AT_ONCE = 2000
 """Records read before other pools have their turn."""
 
+PIECE = 25
+"""Records read before requests have their turn: a tenth of a millisecond or so."""
+
+REST = 1e-4
+"""Seconds that the thread sleeps between two pieces; any sleep hands the lock on."""
+
 CHECKPOINT_EVERY = 10_000
 """Records between two checkpoints."""
 
 PAIR_SECONDS = 4e-5
 """Seconds between two publications of a pool for each of its pairs: a large one is not published,
 and its decisions are not built anew, all the time."""
+
+PREDICTION_SECONDS = 8e-7
+"""The same for each context kept at each server, where scores go by contexts: 20 times what such a
+prediction takes."""
 
 RESTS = 30.0
 """Seconds after a fault before a pool is learned from again, from its checkpoint."""
@@ -63,10 +80,18 @@ class PoolLearner:
         pool: Its id.
         journal: Where it is written.
         checkpoint: From :meth:`checkpoint`; empty to begin at the first record.
+        rest: Called between two pieces of work.
     """
 
-    def __init__(self, pool: str, journal: Journal, checkpoint: bytes = b"") -> None:
+    def __init__(
+        self,
+        pool: str,
+        journal: Journal,
+        checkpoint: bytes = b"",
+        rest: Callable[[], None] = lambda: None,
+    ) -> None:
         self.pool = pool
+        self._rest = rest
         self.counts = Counts()
         self._journal = journal
         if checkpoint:
@@ -83,17 +108,19 @@ class PoolLearner:
             JournalError: If the journal cannot be read.
         """
         before = self.counts.basis
-        for sequence, record in self._journal.read(self.pool, before, limit):
+        for n, (sequence, record) in enumerate(self._journal.read(self.pool, before, limit), 1):
             if is_note(record):
                 self.counts.basis = sequence
             else:
                 take_in(self.counts, sequence, decode(record))
+            if n % PIECE == 0:
+                self._rest()
         return self.counts.basis - before
 
     def checkpoint(self) -> bytes:
         """All that is known, as bytes."""
         self.kept = self.counts.basis
-        return pack(self.counts)
+        return pack(self.counts, self._rest)
 
     def publication(
         self, state: State, looks_at_changes: bool = True
@@ -107,11 +134,10 @@ class PoolLearner:
         counts = self.counts
         if not has_grown(counts) and not looks_at_changes:
             return None
-        found = estimate(counts, state)
-        if not has_grown(counts) and not has_changed(counts, found, state):
+        if not has_grown(counts) and not has_changed(counts, paces(counts, state), state):
             return None
         version = 1 if state.learned is None else state.learned.version + 1
-        return commands.PutLearned(learned=document(found, counts, version))
+        return commands.PutLearned(learned=document(estimate(counts, state), counts, version))
 
 
 def plan_request(state: State) -> commands.RequestPlan | None:
@@ -133,6 +159,32 @@ def plan_request(state: State) -> commands.RequestPlan | None:
         name = free_name(state, name)
     then: Then = "shadow" if settings.replan == "shadow" and state.history else "active"
     return commands.RequestPlan(plan=name, then=then, rates="declared", reason=reason)
+
+
+class Due(NamedTuple):
+    """A publication, and the routings that decisions go by once it is in force."""
+
+    command: commands.PutLearned
+    kept: list[Kept]
+
+
+def due(learner: PoolLearner, state: State, looks_at_changes: bool) -> Due | None:
+    """What is to be published now, ready for decisions; in the learner's thread.
+
+    Args:
+        learner: Of the pool.
+        state: A copy of what is declared in it; it is changed.
+        looks_at_changes: As for :meth:`PoolLearner.publication`.
+    """
+    command = learner.publication(state, looks_at_changes)
+    return None if command is None else Due(command, keep_learned(state, command.learned))
+
+
+def pause(counts: Counts, state: State) -> float:
+    """Seconds from a publication of a pool to its next one, at least."""
+    n_types, n_servers = len(state.types), len(state.servers)
+    predictions = len(counts.tasks) * n_servers if counts.features else 0
+    return PAIR_SECONDS * n_types * n_servers + PREDICTION_SECONDS * predictions
 
 
 class HasJournal(Protocol):
@@ -212,7 +264,8 @@ class Learners:
             return None
         if pool not in self._learners:
             checkpoint = owner.loaded.learner
-            self._learners[pool] = PoolLearner(pool, self._place.journal, checkpoint)
+            rest = partial(time.sleep, REST)
+            self._learners[pool] = PoolLearner(pool, self._place.journal, checkpoint, rest)
         return self._learners[pool]
 
     async def _look_again(self) -> None:
@@ -257,13 +310,13 @@ class Learners:
             self._looked[owner.pool] = loop.time()
         if looks or has_grown(learner.counts):
             state = declared(owner.state)
-            command = await loop.run_in_executor(self._thread, learner.publication, state, looks)
-            if command is not None:
-                reply = await owner.ask(command)
+            found = await loop.run_in_executor(self._thread, due, learner, state, looks)
+            if found is not None:
+                owner.state.kept_routings = found.kept
+                reply = await owner.ask(found.command)
                 if reply.status >= 400:
                     told = reply.body.decode(errors="replace")
                     _log.warning("publication refused", pool=owner.pool, reason=told)
                     return
-                pairs = len(state.types) * len(state.servers)
-                self._next[owner.pool] = loop.time() + PAIR_SECONDS * pairs
+                self._next[owner.pool] = loop.time() + pause(learner.counts, state)
                 await loop.run_in_executor(self._thread, learner.read)

@@ -47,8 +47,8 @@ def context_scores(counts: Counts, shape: tuple[int, int]) -> ContextScores:
     """
     size = 1 + len(counts.features)
     n_types, n_servers = shape
-    rows: list[tuple[list[float], int, float]] = []
-    seen_x: list[list[list[float]]] = [[] for _ in range(n_types)]
+    rows: list[tuple[tuple[float, ...], int, float]] = []
+    seen_x: list[list[tuple[float, ...]]] = [[] for _ in range(n_types)]
     for number in sorted(counts.tasks):
         seen = counts.tasks[number]
         if len(seen.x) == size and seen.task_type < n_types:
@@ -59,15 +59,13 @@ def context_scores(counts: Counts, shape: tuple[int, int]) -> ContextScores:
     if rows:
         x, column, outcome = zip(*rows, strict=True)
         model.learn(np.array(x), np.array(column, dtype=np.int64), np.array(outcome))
-    mean, deviation = np.zeros(shape), np.zeros(shape)
-    middle = np.zeros((1, size))
-    middle[0, 0] = size**-0.5
+    mean, center = np.zeros(shape), np.zeros((n_types, size))
+    center[:, 0] = size**-0.5
     for v, contexts in enumerate(seen_x):
-        own = np.array(contexts) if contexts else middle
+        own = np.array(contexts) if contexts else center[v : v + 1]
         mean[v] = model.score(own).mean(axis=0)
-        center = own.mean(axis=0, keepdims=True)
-        at = model.score(center)[0]
-        deviation[v] = model.score(center, 1.0)[0] - at
+        center[v] = own.mean(axis=0)
+    deviation = model.score(center, 1.0) - model.score(center)
     return ContextScores(model.theta, mean, deviation)
 
 

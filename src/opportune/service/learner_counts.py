@@ -12,12 +12,14 @@ service without an outcome, whether it was completed, failed, lost or released: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
+from opportune.service.learner_pairs import Pair, Pairs
 from opportune.service.resources import FeatureRange
 
 GRAIN = 2**32
@@ -35,14 +37,18 @@ HELD = frozenset({"offered", "accepted", "wrapping"})
 WHOLE = -1
 """In place of a server: the outcome of the assignment as a whole."""
 
-FORM = 1
+FORM = 2
 """Grows with every change of what a checkpoint holds; another one is not read."""
 
 RECENT = 1000
 """Latest decisions that had a choice, by which support for evaluation is judged."""
 
 
-class Service(Struct, array_like=True):
+PACKED_AT_ONCE = 250
+"""Tasks that are encoded before other threads have their turn."""
+
+
+class Service(Struct, array_like=True, gc=False):
     """A server's slot of a task.
 
     Attributes:
@@ -57,15 +63,17 @@ class Service(Struct, array_like=True):
     until: float | None = None
 
 
-class Told(Struct, array_like=True):
+class Told(Struct, array_like=True, gc=False):
     """The latest revision of an outcome."""
 
     value: float | None
     revision: int
 
 
-class Seen(Struct, array_like=True):
+class Seen(Struct, array_like=True, gc=False):
     """A task whose outcome may come or be revised.
+
+    Tuples, and structs that no cycle can go through: a search for garbage passes all tasks by.
 
     Attributes:
         task_type: Index.
@@ -79,27 +87,12 @@ class Seen(Struct, array_like=True):
 
     task_type: int
     k: int
-    x: list[float] = []
-    services: list[Service] = field(default_factory=list)
+    x: tuple[float, ...] = ()
+    services: tuple[Service, ...] = ()
     told: dict[int, Told] = field(default_factory=dict)
     started: bool = False
     ended: float | None = None
-    labels: list[tuple[int, int]] = field(default_factory=list)
-
-
-class Pair(Struct, array_like=True):
-    """What was seen of a task type at a server.
-
-    Attributes:
-        outcomes: Labels; ``grains``: their sum.
-        served: Services that ended.
-        labeled: Those of them that have a label.
-    """
-
-    outcomes: int = 0
-    grains: int = 0
-    served: int = 0
-    labeled: int = 0
+    labels: tuple[tuple[int, int], ...] = ()
 
 
 class Pace(Struct, array_like=True):
@@ -135,7 +128,7 @@ class Choices(Struct, array_like=True):
 
 
 class Counts(Struct):
-    """All of it. Pairs are by (task type << 32) + server.
+    """All of it.
 
     Attributes:
         basis: Number of the last journal record taken in.
@@ -161,11 +154,11 @@ class Counts(Struct):
     features: tuple[FeatureRange, ...] = ()
     types: dict[str, int] = field(default_factory=dict)
     servers: dict[str, int] = field(default_factory=dict)
-    pairs: dict[int, Pair] = field(default_factory=dict)
+    pairs: Pairs = field(default_factory=Pairs)
     pace: list[Pace] = field(default_factory=list)
     choices: Choices = field(default_factory=Choices)
     tasks: dict[int, Seen] = field(default_factory=dict)
-    ended: list[int] = field(default_factory=list)
+    ended: deque[int] = field(default_factory=deque)
     reports: int = 0
     outside: int = 0
     published_at: int = 0
@@ -175,28 +168,49 @@ class Counts(Struct):
     @property
     def outcomes(self) -> int:
         """Labels that count."""
-        return sum(pair.outcomes for pair in self.pairs.values())
+        return self.pairs.totals().outcomes
 
     def pair(self, v: int, r: int) -> Pair:
         """What was seen of a type at a server."""
-        found = self.pairs.get((v << 32) + r)
-        if found is None:
-            found = self.pairs[(v << 32) + r] = Pair()
-        return found
-
-    def by_pair(self) -> Iterator[tuple[int, int, Pair]]:
-        """All pairs seen: type, server, counts."""
-        for key, pair in self.pairs.items():
-            yield key >> 32, key & 0xFFFFFFFF, pair
+        return self.pairs.pair(v, r)
 
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Counts)
+class _Checkpoint(Struct, array_like=True):
+    """Counts without their tasks, and the tasks in pieces."""
+
+    form: int
+    counts: msgspec.Raw
+    tasks: list[dict[int, Seen]] = []
 
 
-def pack(counts: Counts) -> bytes:
-    """A checkpoint."""
-    return _ENCODER.encode(counts)
+def _bare(value: Any) -> Any:
+    return value.dump() if isinstance(value, Pairs) else list(value)
+
+
+def _dressed(kind: Any, value: Any) -> Any:
+    return Pairs(value) if kind is Pairs else deque(value)
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_bare)
+_DECODER = msgspec.msgpack.Decoder(_Checkpoint)
+_COUNTS = msgspec.msgpack.Decoder(Counts, dec_hook=_dressed)
+
+
+def pack(counts: Counts, rest: Callable[[], None] = lambda: None) -> bytes:
+    """A checkpoint.
+
+    Args:
+        counts: They do not change meanwhile.
+        rest: Called between two pieces, none of which takes long.
+    """
+    numbers, pieces = list(counts.tasks), []
+    for first in range(0, len(numbers), PACKED_AT_ONCE):
+        some = {number: counts.tasks[number] for number in numbers[first : first + PACKED_AT_ONCE]}
+        pieces.append(msgspec.Raw(_ENCODER.encode(some)))
+        rest()
+    head = msgspec.Raw(_ENCODER.encode(msgspec.structs.replace(counts, tasks={})))
+    rest()
+    return _ENCODER.encode((counts.form, head, pieces))
 
 
 def unpack(data: bytes) -> Counts:
@@ -205,37 +219,37 @@ def unpack(data: bytes) -> Counts:
     Raises:
         msgspec.DecodeError: If it is none, or one of another form.
     """
-    counts: Counts = _DECODER.decode(data)
-    if counts.form != FORM:
-        raise msgspec.DecodeError(f"form {counts.form}, not {FORM}")
+    found = _DECODER.decode(data)
+    if found.form != FORM:
+        raise msgspec.DecodeError(f"form {found.form}, not {FORM}")
+    counts: Counts = _COUNTS.decode(found.counts)
+    for some in found.tasks:
+        counts.tasks.update(some)
     return counts
 
 
 def start_anew(counts: Counts, low: float, high: float) -> None:
     """Another range: pairs are counted again, from the tasks that are kept."""
     counts.low, counts.high = low, high
-    counts.pairs = {}
+    counts.pairs = Pairs()
     counts.published_at = 0
     for seen in counts.tasks.values():
-        seen.labels = []
+        seen.labels = ()
         for service in seen.services:
             if service.until is not None:
-                counts.pair(seen.task_type, service.server).served += 1
+                counts.pairs.serve(seen.task_type, service.server, False)
         relabel(counts, seen)
 
 
 def relabel(counts: Counts, seen: Seen) -> None:
     """Count the labels of a task anew, from its services and what was told."""
-    labels = list(_labels(counts, seen))
+    labels = tuple(_labels(counts, seen))
     if labels == seen.labels:
         return
     for sign, each in ((-1, seen.labels), (1, labels)):
         for r, grains in each:
-            pair = counts.pair(seen.task_type, r)
-            pair.outcomes += sign
-            pair.grains += sign * grains
-            if _has_ended(seen, r):
-                pair.labeled += sign
+            ended = sign * _has_ended(seen, r)
+            counts.pairs.label(seen.task_type, r, (sign, sign * grains), ended)
     seen.labels = labels
 
 
@@ -273,9 +287,8 @@ def move(counts: Counts, seen: Seen, service: Service, state: str, time: float) 
         pace.seconds += max(time - service.since, 0.0)
         pace.ended += state != "lost"  # when it would have ended nobody knows
         service.until = time
-        pair = counts.pair(seen.task_type, service.server)
-        pair.served += 1
-        pair.labeled += any(r == service.server for r, _ in seen.labels)
+        labeled = any(r == service.server for r, _ in seen.labels)
+        counts.pairs.serve(seen.task_type, service.server, labeled)
     if seen.told:
         relabel(counts, seen)
 
@@ -296,7 +309,7 @@ def end(counts: Counts, number: int, time: float) -> None:
     seen.ended = time
     counts.ended.append(number)
     while len(counts.ended) > min(counts.retain, MOST_KEPT):
-        del counts.tasks[counts.ended.pop(0)]
+        del counts.tasks[counts.ended.popleft()]
 
 
 def scaled(features: tuple[FeatureRange, ...], context: dict[str, Any]) -> list[float]:

@@ -20,6 +20,7 @@ from opportune.learning.pace import CAP
 from opportune.learning.shrinkage import anchored, shrink_table
 from opportune.service.learner_contexts import ContextScores, context_scores
 from opportune.service.learner_counts import GRAIN, Counts
+from opportune.service.learner_pairs import GRAINS, LABELED, OUTCOMES, SERVED
 from opportune.service.ordering import permitted
 from opportune.service.resources import Array, LearnedDocument
 from opportune.service.state import State
@@ -37,37 +38,61 @@ SURE, MATERIAL = 30, 0.2
 
 
 @dataclass(frozen=True, eq=False)
-class Estimates:
-    """What is known of the pairs of V types and the R servers that are in the pool.
+class Paces:
+    """What is known of V types in time, and the R servers that are in the pool.
 
     Attributes:
         task_types, servers: Names.
-        mean, deviation, score: (V, R) in reward; NaN for a pair that is not permitted.
-        outcomes, served, labeled: (V, R) counts.
         rate, mean_duration: (V,) None where nobody knows; rates as measured, not capped.
         cap: Factor of the rates in a publication, at most 1.
         load: Busy share of the servers that rates and durations mean.
+    """
+
+    task_types: list[str]
+    servers: list[str]
+    rate: list[float | None]
+    mean_duration: list[float | None]
+    cap: float
+    load: float
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates(Paces):
+    """What is known of the pairs as well.
+
+    Attributes:
+        mean, deviation, score: (V, R) in reward; NaN for a pair that is not permitted.
+        outcomes, served, labeled: (V, R) counts.
         low, high: Of an outcome.
         features: Context fields behind the scores; none: they go by type.
         weight: (R, p) what they weigh.
     """
 
-    task_types: list[str]
-    servers: list[str]
     mean: Float
     deviation: Float
     score: Float
     outcomes: Float
     served: Float
     labeled: Float
-    rate: list[float | None]
-    mean_duration: list[float | None]
-    cap: float
-    load: float
     low: float
     high: float
     features: list[str]
     weight: Float | None
+
+
+def paces(counts: Counts, state: State) -> Paces:
+    """What is known in time; arguments as for :func:`estimate`, in a fraction of its time."""
+    rate = [_rate(counts, state, v) for v in range(len(state.types))]
+    duration = _durations(counts, state)
+    load, most = _load(state, rate, duration)
+    return Paces(
+        task_types=[settings.id for settings in state.types],
+        servers=[server.settings.id for server in state.servers if server.present],
+        rate=rate,
+        mean_duration=duration,
+        cap=1.0 if load <= most or not most > 0 else most / load,
+        load=load,
+    )
 
 
 def estimate(counts: Counts, state: State) -> Estimates:
@@ -81,18 +106,12 @@ def estimate(counts: Counts, state: State) -> Estimates:
     learner = state.settings.learner
     low, unit = learner.low, learner.high - learner.low
     n_types, n_servers = len(state.types), len(state.servers)
-    table = {name: np.zeros((n_types, n_servers)) for name in ("grains", "n", "served", "labeled")}
-    for v, r, pair in counts.by_pair():
-        if v < n_types and r < n_servers:
-            for name, value in zip(
-                table, (pair.grains / GRAIN, pair.outcomes, pair.served, pair.labeled), strict=True
-            ):
-                table[name][v, r] = value
+    n, grains, served, labeled = _tables(counts, (n_types, n_servers))
     declared = state.score[:n_types, :n_servers]
     prior = np.clip((np.nan_to_num(declared, nan=low) - low) / unit, 0.0, 1.0)
     strength = np.where(np.isnan(declared), 0.0, learner.prior_strength)
-    shrunk = shrink_table(table["grains"], table["n"])
-    mean, deviation = anchored(shrunk, table["n"], prior, strength)
+    shrunk = shrink_table(grains, n)
+    mean, deviation = anchored(shrunk, n, prior, strength)
     score = np.minimum(mean + learner.optimism * deviation, 1.0)
     contexts: ContextScores | None = None
     if counts.features:
@@ -104,27 +123,32 @@ def estimate(counts: Counts, state: State) -> Estimates:
     def shown(values: Float, start: float) -> Float:
         return np.where(may, start + unit * values, np.nan)[:, present]
 
-    rate = [_rate(counts, state, v) for v in range(n_types)]
-    duration = _durations(counts, state)
-    load, most = _load(state, rate, duration)
     return Estimates(
-        task_types=[settings.id for settings in state.types],
-        servers=[state.servers[r].settings.id for r in present],
+        **vars(paces(counts, state)),
         mean=shown(mean, low),
         deviation=shown(deviation, 0.0),
         score=shown(score, low),
-        outcomes=table["n"][:, present],
-        served=table["served"][:, present],
-        labeled=table["labeled"][:, present],
-        rate=rate,
-        mean_duration=duration,
-        cap=1.0 if load <= most or not most > 0 else most / load,
-        load=load,
+        outcomes=n[:, present],
+        served=served[:, present],
+        labeled=labeled[:, present],
         low=low,
         high=learner.high,
         features=[one.name for one in counts.features],
         weight=None if contexts is None else contexts.weight[present],
     )
+
+
+def _tables(counts: Counts, shape: tuple[int, int]) -> tuple[Float, Float, Float, Float]:
+    """(V, R) each: outcomes, the sum of their shares of the range, services ended, and labeled."""
+    found = counts.pairs.table()
+    v, r = found[:, 0] >> 32, found[:, 0] & 0xFFFFFFFF
+    known = (v < shape[0]) & (r < shape[1])
+    place, tables = (v[known], r[known]), []
+    for column in (OUTCOMES, GRAINS, SERVED, LABELED):
+        table = np.zeros(shape)
+        table[place] = found[known, column]
+        tables.append(table)
+    return tables[0], tables[1] / GRAIN, tables[2], tables[3]
 
 
 def _rate(counts: Counts, state: State, v: int) -> float | None:
@@ -202,7 +226,7 @@ def has_grown(counts: Counts) -> bool:
     return counts.reports - counts.published_at >= least
 
 
-def has_changed(counts: Counts, found: Estimates, state: State) -> bool:
+def has_changed(counts: Counts, found: Paces, state: State) -> bool:
     """Whether something else is worth a publication: other servers or types, another load."""
     learned = state.learned
     if learned is not None and (

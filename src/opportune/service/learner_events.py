@@ -40,7 +40,7 @@ def _pool_put(counts: Counts, event: events.PoolPut) -> None:
     if counts.features != learner.features:
         counts.features = learner.features
         for seen in counts.tasks.values():
-            seen.x = []
+            seen.x = ()
     if (counts.low, counts.high) != (learner.low, learner.high):
         start_anew(counts, learner.low, learner.high)
     counts.choices.certain.clear()  # support is that of the present settings
@@ -62,7 +62,7 @@ def _task_created(counts: Counts, event: events.TaskCreated) -> None:
         counts.began = event.time
     v = counts.types[event.task_type]
     counts.pace[v].arrived += 1
-    x = scaled(counts.features, event.context) if counts.features else []
+    x = tuple(scaled(counts.features, event.context)) if counts.features else ()
     counts.tasks[event.task] = Seen(v, event.k, x)
 
 
@@ -72,7 +72,7 @@ def _offered(counts: Counts, event: events.Offered | Offered) -> None:
         return
     for pick in event.picks:
         service = Service(counts.servers[pick.server], "offered")
-        seen.services.append(service)
+        seen.services += (service,)
         if event.accepted:
             move(counts, seen, service, "accepted", event.time)
     _choice(counts, event)

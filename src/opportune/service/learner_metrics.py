@@ -47,12 +47,11 @@ class LearnerMetrics:
 
 
 def _values(counts: Counts, state: State, written: int) -> Iterator[tuple[str, float]]:
-    pairs = list(counts.pairs.values())
-    served = sum(pair.served for pair in pairs)
+    outcomes, _, served, labeled = counts.pairs.totals()
     recent = counts.choices.certain[-RECENT:]
-    yield "outcomes_counted", sum(pair.outcomes for pair in pairs)
+    yield "outcomes_counted", outcomes
     if served:
-        yield "outcomes_missing_ratio", 1.0 - sum(pair.labeled for pair in pairs) / served
+        yield "outcomes_missing_ratio", 1.0 - labeled / served
     yield "learned_version", 0 if state.learned is None else state.learned.version
     yield "learner_behind_records", max(written - counts.basis, 0)
     yield "explored_tasks", counts.choices.explored

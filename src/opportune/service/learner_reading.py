@@ -47,8 +47,8 @@ def learning_body(counts: Counts, state: State) -> LearningBody:
     settings, learned = state.settings, state.learned
     assert settings is not None
     found = estimate(counts, state)
-    served = int(sum(pair.served for pair in counts.pairs.values()))
-    absent = served - int(sum(pair.labeled for pair in counts.pairs.values()))
+    _, _, served, labeled = counts.pairs.totals()
+    absent = served - labeled
     pending = pending_outcomes(counts, settings.learner.outcome_within)
     support = _support(counts)
     learns = settings.learning != "off"
@@ -116,23 +116,22 @@ def _paces(counts: Counts, found: Estimates) -> Iterator[PaceBody]:
 
 
 def _pairs(found: Estimates) -> Iterator[PairBody]:
-    few = found.mean.size <= MOST_PAIRS
-    for v, task_type in enumerate(found.task_types):
-        for r, server in enumerate(found.servers):
-            mean, deviation = float(found.mean[v, r]), float(found.deviation[v, r])
-            seen = found.outcomes[v, r] > 0 or found.served[v, r] > 0
-            if mean == mean and (few or seen):
-                yield PairBody(
-                    task_type=task_type,
-                    server=server,
-                    mean=mean,
-                    low=max(mean - NINETY_FIVE * deviation, found.low),
-                    high=min(mean + NINETY_FIVE * deviation, found.high),
-                    score=float(found.score[v, r]),
-                    outcomes=int(found.outcomes[v, r]),
-                    served=int(found.served[v, r]),
-                    missing=int(found.served[v, r] - found.labeled[v, r]),
-                )
+    shown = ~np.isnan(found.mean)
+    if shown.size > MOST_PAIRS:
+        shown &= (found.outcomes > 0) | (found.served > 0)
+    for v, r in np.argwhere(shown).tolist():
+        mean, deviation = float(found.mean[v, r]), float(found.deviation[v, r])
+        yield PairBody(
+            task_type=found.task_types[v],
+            server=found.servers[r],
+            mean=mean,
+            low=max(mean - NINETY_FIVE * deviation, found.low),
+            high=min(mean + NINETY_FIVE * deviation, found.high),
+            score=float(found.score[v, r]),
+            outcomes=int(found.outcomes[v, r]),
+            served=int(found.served[v, r]),
+            missing=int(found.served[v, r] - found.labeled[v, r]),
+        )
 
 
 def pending_outcomes(counts: Counts, within: float) -> int:

@@ -6,8 +6,8 @@ out. Servers that a plan does not know follow its own, by score. All of it is wo
 permitted server is in the order.
 
 The latest routings are kept with all that they follow from, so that putting a plan in force, or
-the one before it back, costs no decision the time to build them: the planner builds them
-beforehand (:func:`keep_routings`).
+the one before it back, costs no decision the time to build them: the planner and the learner build
+them beforehand (:func:`keep_routings`, :func:`keep_learned`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from opportune.kernels.allocate import PRIORITY, PRIORITY_TIES, SAMPLE, PlanTabl
 from opportune.kernels.live import explained_of
 from opportune.policies.base import EQUAL
 from opportune.service.learned import in_force, scores_of, upper_of, weights_of
-from opportune.service.resources import PlanDocument, TaskTypeSettings
+from opportune.service.resources import LearnedDocument, PlanDocument, TaskTypeSettings
 from opportune.service.routing import GREEDY, PRIORS, RANDOM, Kept, Routing
 from opportune.service.state import Server, State
 
@@ -107,6 +107,20 @@ def keep_routings(state: State, plan: PlanDocument) -> list[Kept]:
     state.kept_routings = []
     _kept_or_built(state, SHADOW, [(plan, "")])
     _kept_or_built(state, ACTIVE, _chain(state))
+    return state.kept_routings
+
+
+def keep_learned(state: State, learned: LearnedDocument) -> list[Kept]:
+    """The routings of a publication, in force and in the shadow; as :func:`keep_routings`.
+
+    Args:
+        state: The pool's copy with its plans; it is changed.
+        learned: The publication, not stored yet.
+    """
+    state.learned = learned
+    state.kept_routings = []
+    shadow_of(state)
+    routing_of(state)
     return state.kept_routings
 
 
