@@ -123,7 +123,7 @@ def test_what_cannot_be_exported_is_told(
     assert run(["export", str(bare), "--to", "vw"]) == 1
     assert "no decision with a server, a propensity and an outcome" in capsys.readouterr().err
     assert run(["export", str(path), "--to", "obp", "--out", str(tmp_path / "a.csv")]) == 1
-    assert run(["export", str(path), "--to", "vw", "--out", str(tmp_path / "no" / "a.vw")]) == 1
+    assert run(["export", str(path), "--to", "vw", "--out", str(path / "a.vw")]) == 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:vowpalwabbit")

@@ -107,5 +107,6 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     one = loss_instance([[1.0]], [0.1], Geometric(3))
     with pytest.raises(InputError, match=r"path ending in \.toml"):
         save_instance(one, tmp_path / "one.json")
+    (tmp_path / "nowhere").write_text("a file, no folder")
     with pytest.raises(InputError, match="a place that can be written"):
         save_instance(one, tmp_path / "nowhere" / "one.toml")

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from opportune.cli.fit import COLUMNS_HELP, DEFAULT_READ, LOG_HELP, ReadOptions
+from opportune.cli.options import Place
 from opportune.cli.output import print_note, progress_bar
 from opportune.errors import InputError, Problem
-from opportune.experiments.storing import check_apart, check_place
 from opportune.learning.evaluation.decisions import decisions_of, left_out_text
 from opportune.learning.evaluation.exporting import write_bandit_feedback, write_vowpal
 from opportune.learning.fit.columns import read_columns
 from opportune.learning.fit.log import LogRules, read_log
+from opportune.model.writing import check_apart, check_place
 
 TO_HELP = "vw: Vowpal Wabbit's --cb_adf; vw-cb: its --cb; obp: Open Bandit Pipeline's dict (.npz)."
 OUT_HELP = "The file to write; by default the log's name with .vw or .npz."
 
 
 def export(
-    log: Annotated[Path, Parameter(help=LOG_HELP)],
+    log: Annotated[Place, Parameter(help=LOG_HELP)],
     /,
     *,
     to: Annotated[Literal["vw", "vw-cb", "obp"], Parameter(help=TO_HELP)],
-    out: Annotated[Path | None, Parameter(help=OUT_HELP)] = None,
+    out: Annotated[Place | None, Parameter(help=OUT_HELP)] = None,
     columns: Annotated[str | None, Parameter(help=COLUMNS_HELP)] = None,
     read: ReadOptions = DEFAULT_READ,
 ) -> None:

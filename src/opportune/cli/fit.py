@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from opportune.cli.options import OutputOptions, Whole
+from opportune.cli.options import OutputOptions, Place, Whole
 from opportune.cli.output import (
     command_line,
     print_csv,
@@ -21,11 +21,11 @@ from opportune.cli.output import (
 from opportune.experiments.fit_limits import limit_cautions
 from opportune.experiments.judging import TRAIN
 from opportune.experiments.settings import Progress
-from opportune.experiments.storing import check_apart, check_place
 from opportune.learning.fit.columns import read_columns
 from opportune.learning.fit.files import FIT_FILES, SCORE_COLUMNS, fit_record, score_rows, write_fit
 from opportune.learning.fit.instance import Fit, FitSettings, fit_log
 from opportune.learning.fit.log import LogRules, read_log
+from opportune.model.writing import check_apart, check_place
 
 LOG_HELP = "A log: CSV or Parquet, one row per task and server."
 COLUMNS_HELP = "Which column is what: a TOML file, or time=arrived,server=agent,..."
@@ -140,11 +140,11 @@ DEFAULT_READ, DEFAULT_FIT, DEFAULT_OUTPUT = ReadOptions(), FitOptions(), OutputO
 
 
 def fit(
-    log: Annotated[Path, Parameter(help=LOG_HELP)],
+    log: Annotated[Place, Parameter(help=LOG_HELP)],
     /,
     *,
     columns: Annotated[str | None, Parameter(help=COLUMNS_HELP)] = None,
-    out: Annotated[Path | None, Parameter(help=OUT_HELP)] = None,
+    out: Annotated[Place | None, Parameter(help=OUT_HELP)] = None,
     options: FitOptions = DEFAULT_FIT,
     read: ReadOptions = DEFAULT_READ,
     output: OutputOptions = DEFAULT_OUTPUT,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 from cyclopts import Parameter
 
 from opportune.cli.extras import missing_package
 from opportune.cli.journal_file import open_journal
+from opportune.cli.options import Filled, Place
 from opportune.cli.output import print_note
 from opportune.errors import InputError, Problem
-from opportune.experiments.storing import put
 from opportune.model.spelling import counted, did_you_mean
+from opportune.model.writing import put_all
 
 try:
     from opportune.service.decision_log import DecisionLog, columns_file, decision_log
@@ -31,8 +31,8 @@ def log(
     pool: Annotated[str, Parameter(help="The pool.")],
     /,
     *,
-    database: Annotated[str, Parameter(help=DATABASE_HELP)] = "opportune.db",
-    out: Annotated[Path | None, Parameter(help=OUT_HELP)] = None,
+    database: Annotated[Filled, Parameter(help=DATABASE_HELP)] = "opportune.db",
+    out: Annotated[Place | None, Parameter(help=OUT_HELP)] = None,
 ) -> None:
     """Write the log of a pool: one row per task and server, as fit and replay read it.
 
@@ -55,8 +55,8 @@ def log(
         return
     rows = io.StringIO()
     _write(found, rows)
-    put(out / "log.csv", rows.getvalue().encode())
-    put(out / "columns.toml", columns_file(found).encode())
+    files = {"log.csv": rows.getvalue(), "columns.toml": columns_file(found)}
+    put_all({out / name: text.encode() for name, text in files.items()})
     print_note(f"log: {out / 'log.csv'}, {counted(len(found.rows), 'row')}; beside it columns.toml")
 
 

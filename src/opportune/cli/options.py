@@ -13,6 +13,7 @@ from cyclopts import Parameter, Token
 
 from opportune.errors import InputError, Problem
 from opportune.experiments.settings import Settings
+from opportune.model.writing import check_place
 
 Format = Literal["table", "json", "csv"]
 Backend = Literal["threads", "loky", "ray"]
@@ -45,6 +46,26 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 """An option that takes a whole number."""
 
 
+def _filled(kind: Any, tokens: Sequence[Token]) -> str:
+    """A text as written; an empty one, as of an unset variable of the shell, is refused."""
+    if not tokens[0].value.strip():
+        told = f"{tokens[0].value!r} names nothing; is a variable of the shell not set?"
+        raise ValueError(told)
+    return tokens[0].value
+
+
+def _place(kind: Any, tokens: Sequence[Token]) -> Path:
+    """A path as written; an empty one would be the folder that one happens to be in."""
+    return Path(_filled(kind, tokens))
+
+
+Filled = Annotated[str, Parameter(converter=_filled)]
+"""A text that must not be empty."""
+
+Place = Annotated[Path, Parameter(converter=_place)]
+"""A path of a file or folder."""
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class SimulationOptions:
@@ -62,7 +83,7 @@ class SimulationOptions:
         Literal["blocking"] | None,
         Parameter(help="'blocking' takes prices from OCC-LP(B) instead of OCC-LP(0)."),
     ] = None
-    keep: Annotated[Path | None, Parameter(help=KEEP_HELP)] = None
+    keep: Annotated[Place | None, Parameter(help=KEEP_HELP)] = None
 
     def settings(self) -> Settings:
         """The settings of the run.
@@ -73,6 +94,8 @@ class SimulationOptions:
         named = tuple(one.strip() for one in self.policies.split(",") if one.strip())
         if self.policies and not named:
             raise InputError(Problem("--policies", repr(self.policies), "ids, by commas"))
+        if self.keep is not None:
+            check_place(self.keep / "kept.npz", "--keep")
         return Settings(
             policies=named,
             steps=self.steps,
@@ -126,7 +149,7 @@ class OutputOptions:
 
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table"
     report: Annotated[
-        Path | None, Parameter(help="Write a page with pictures here (.html, opens offline).")
+        Place | None, Parameter(help="Write a page with pictures here (.html, opens offline).")
     ] = None
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from opportune.errors import InputError, MissingExtraError, Problem
 from opportune.experiments.settings import Progress as ProgressCallback
-from opportune.experiments.storing import check_place, put
+from opportune.model.writing import check_place, put
 
 command_line: ContextVar[str] = ContextVar("command_line", default="")
 """The command as the user typed it, for the provenance of a report."""

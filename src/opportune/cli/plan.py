@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +10,25 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from cyclopts import Parameter
 
-from opportune.cli.options import BOUNDS_HELP, FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Whole
+from opportune.cli.options import (
+    BOUNDS_HELP,
+    FORMAT_HELP,
+    INSTANCE_HELP,
+    LOAD_HELP,
+    Format,
+    Place,
+    Whole,
+)
 from opportune.cli.output import print_csv, print_json, print_note, print_table, progress_bar
-from opportune.cli.sparse_plan import show_sparse
+from opportune.cli.sparse_plan import show_sparse, write_plan
 from opportune.errors import InputError, Problem
 from opportune.experiments.bounds import Bound, bound_at, further_bounds
 from opportune.experiments.prices import Blocking, blocking_of, choose_prices
 from opportune.experiments.records import plan_record
 from opportune.experiments.settings import Progress
-from opportune.experiments.storing import check_place
 from opportune.model.files import load_instance, load_sparse
 from opportune.model.loss import LossInstance
+from opportune.model.writing import check_apart, check_companion, check_place
 from opportune.policies.loss.lag import Lag
 from opportune.pricing.demand import FULL
 from opportune.pricing.feasibility import max_load
@@ -82,7 +89,7 @@ def plan(
     load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
     options: PlanOptions = DEFAULT_OPTIONS,
     out: Annotated[
-        Path | None, Parameter(help="Write the plan here: FILE.json, and FILE.npz beside it.")
+        Place | None, Parameter(help="Write the plan here: FILE.json, and FILE.npz beside it.")
     ] = None,
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
 ) -> None:
@@ -90,7 +97,7 @@ def plan(
     if out is not None and out.suffix != ".json":
         raise InputError(Problem("--out", str(out), "a path that ends in .json"))
     if out is not None:
-        check_plan_place(out)
+        check_plan_place(out, Path(instance))
     sparse = load_sparse(instance, load)
     if sparse is not None:
         with progress_bar(f"pricing {sparse.name}") as progress:
@@ -140,8 +147,12 @@ def _pairs(prices: Relaxation) -> list[tuple[Any, ...]]:
     ]
 
 
-def check_plan_place(out: Path) -> None:
+def check_plan_place(out: Path, source: Path) -> None:
     """Refuse a place for a plan that cannot be written, or holds another file.
+
+    Args:
+        out: The .json of the plan.
+        source: The instance file, if it is one.
 
     Raises:
         InputError: Then. An .npz without the .json of a plan beside it is not a plan's.
@@ -149,33 +160,22 @@ def check_plan_place(out: Path) -> None:
     arrays = out.with_suffix(".npz")
     for path in (out, arrays):
         check_place(path)
-    if arrays.exists() and not out.exists():
-        told = f"{arrays} is there, without the {out.name} of a plan"
-        remedy = "it would be overwritten; name another, or remove it"
-        raise InputError(Problem("--out", told, "a name whose .npz is free", remedy))
+    check_apart(out, source)
+    check_companion(out, arrays, "plan")
 
 
 def _write(out: Path, record: dict[str, Any], prices: Relaxation) -> None:
     """JSON for people and diffs, NPZ with full precision arrays."""
     instance = prices.instance
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        small = {key: value for key, value in record.items() if key not in ("seconds", "memory")}
-        text = json.dumps(small, indent=1, allow_nan=False, ensure_ascii=False)
-        out.write_text(text + "\n", encoding="utf-8")
-        np.savez_compressed(
-            out.with_suffix(".npz"),
-            arrival_rate=instance.arrival_rate,
-            demand_price=prices.demand_price,
-            capacity_price=prices.capacity_price,
-            index=prices.index,
-            assignment_rate=prices.assignment_rate,
-            free_fraction=prices.free_fraction,
-        )
-    except OSError as error:
-        told = f"{out}: {error.strerror or error}"
-        raise InputError(Problem("--out", told, "a place that can be written to")) from error
-    print_note(f"plan: {out}, {out.with_suffix('.npz').name}")
+    arrays = {
+        "arrival_rate": instance.arrival_rate,
+        "demand_price": prices.demand_price,
+        "capacity_price": prices.capacity_price,
+        "index": prices.index,
+        "assignment_rate": prices.assignment_rate,
+        "free_fraction": prices.free_fraction,
+    }
+    write_plan(out, record, arrays)
 
 
 def _print_summary(

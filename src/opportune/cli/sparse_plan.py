@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opportune.cli.options import Format
 from opportune.cli.output import print_csv, print_json, print_note, print_table
-from opportune.errors import InputError, Problem
+from opportune.model.writing import npz_bytes, put_all
 from opportune.pricing.gears import peak_memory
 from opportune.pricing.sparse import SparsePrices
 
@@ -26,7 +28,7 @@ def show_sparse(prices: SparsePrices, out: Path | None, format: Format) -> None:
     """
     record = sparse_record(prices)
     if out is not None:
-        _write(out, record, prices)
+        write_plan(out, record, _arrays(prices))
     if format == "json":
         record["pairs"] = _pair_columns(prices)
         print_json(record)
@@ -94,31 +96,34 @@ def _rows(prices: SparsePrices, places: np.ndarray) -> list[tuple[Any, ...]]:
     ]
 
 
-def _write(out: Path, record: dict[str, Any], prices: SparsePrices) -> None:
-    """JSON for people and diffs; NPZ with the pairs and each type's servers in order."""
-    begin, order = prices.order()
+def write_plan(out: Path, record: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a plan: JSON for people and diffs, and arrays in full precision beside it.
+
+    Raises:
+        InputError: If the files cannot be written; then neither is.
+    """
     small = {key: value for key, value in record.items() if key not in ("seconds", "memory")}
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(small, indent=1, allow_nan=False, ensure_ascii=False)
-        out.write_text(text + "\n", encoding="utf-8")
-        np.savez_compressed(
-            out.with_suffix(".npz"),
-            arrival_rate=prices.instance.arrival_rate,
-            demand_price=prices.demand_price,
-            capacity_price=prices.capacity_price,
-            free_fraction=prices.free_fraction,
-            pair_type=prices.instance.task_type,
-            pair_server=prices.instance.server,
-            index=prices.index,
-            assignment_rate=prices.assignment_rate,
-            order_begin=begin,
-            order=order,
-        )
-    except OSError as error:
-        told = f"{out}: {error.strerror or error}"
-        raise InputError(Problem("--out", told, "a place that can be written to")) from error
-    print_note(f"plan: {out}, {out.with_suffix('.npz').name}")
+    text = json.dumps(small, indent=1, allow_nan=False, ensure_ascii=False)
+    beside = out.with_suffix(".npz")
+    put_all({beside: npz_bytes(arrays), out: f"{text}\n".encode()})
+    print_note(f"plan: {out}, {beside.name}")
+
+
+def _arrays(prices: SparsePrices) -> dict[str, NDArray[Any]]:
+    """The pairs, and each type's servers in order."""
+    begin, order = prices.order()
+    return {
+        "arrival_rate": prices.instance.arrival_rate,
+        "demand_price": prices.demand_price,
+        "capacity_price": prices.capacity_price,
+        "free_fraction": prices.free_fraction,
+        "pair_type": prices.instance.task_type,
+        "pair_server": prices.instance.server,
+        "index": prices.index,
+        "assignment_rate": prices.assignment_rate,
+        "order_begin": begin,
+        "order": order,
+    }
 
 
 def _print(prices: SparsePrices, record: dict[str, Any]) -> None:

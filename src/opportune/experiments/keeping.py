@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.experiments.code_version import code_version
-from opportune.experiments.storing import put
 from opportune.kernels.loss import Trace
+from opportune.model.writing import npz_bytes, put
 
 SEAL = "seal"
 """Name of the array that holds the seal."""
@@ -65,14 +65,12 @@ class Kept:
         Raises:
             InputError: If the folder cannot be written to.
         """
-        content = io.BytesIO()
         columns = {
             name: np.array([getattr(trace, name) for trace in traces]) for name in Trace._fields
         }
         path = self.path(parts)
         columns[SEAL] = np.array(_seal(path, list(columns.values())))
-        np.savez_compressed(content, **columns)  # type: ignore[arg-type]
-        put(path, content.getvalue(), "--keep")
+        put(path, npz_bytes(columns), "--keep")
 
 
 def _seal(path: Path, columns: Sequence[NDArray[Any]]) -> str:

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from opportune.experiments.backends import Workers
 from opportune.experiments.code_version import code_version
 from opportune.experiments.settings import Progress, Settings
-from opportune.experiments.storing import put
 from opportune.experiments.workers import Watch as PieceWatch
 from opportune.experiments.workers import run_pieces
+from opportune.model.writing import put
 
 Record = dict[str, Any]
 """Plain JSON: text, numbers, lists and dicts."""

@@ -17,6 +17,7 @@ from opportune.errors import InputError, Problem
 from opportune.model.day import Day, absences_of_shifts
 from opportune.model.duration import Deterministic, Duration, Geometric
 from opportune.model.loss import LossInstance
+from opportune.model.writing import npz_bytes, put_all
 
 INLINE_CELLS = 400
 """Largest matrix (in pairs) that is written into the TOML file itself."""
@@ -35,10 +36,23 @@ def save_instance(instance: LossInstance, path: str | Path) -> None:
     Raises:
         InputError: If the path does not end in .toml, or cannot be written.
     """
+    put_all(instance_files(instance, Path(path)), "path")
+
+
+def instance_files(instance: LossInstance, path: Path) -> dict[Path, bytes]:
+    """The content of an instance file, and of the NPZ file beside it if there is one.
+
+    Args:
+        instance: The instance.
+        path: Where the first is to be; must end in .toml.
+
+    Raises:
+        InputError: If the path does not end in .toml.
+    """
     duty = []
     if instance.availability is not None:
         duty = [f"availability = {_numbers(instance.availability)}"]
-    _save(instance, Path(path), duty, [])
+    return _files(instance, path, duty, [])
 
 
 def save_day(day: Day, path: str | Path) -> None:
@@ -50,6 +64,19 @@ def save_day(day: Day, path: str | Path) -> None:
 
     Raises:
         InputError: If the path does not end in .toml, or cannot be written.
+    """
+    put_all(day_files(day, Path(path)), "path")
+
+
+def day_files(day: Day, path: Path) -> dict[Path, bytes]:
+    """The content of the instance file of a day, and of the NPZ file beside it if there is one.
+
+    Args:
+        day: The day.
+        path: Where the first is to be; must end in .toml.
+
+    Raises:
+        InputError: If the path does not end in .toml.
     """
     duty = []
     if len(day.off_duty):
@@ -66,10 +93,12 @@ def save_day(day: Day, path: str | Path) -> None:
         f"periods = {_list(map(_text, day.periods))}",
         f"multiplier = {_matrix(day.multiplier)}",
     ]
-    _save(day.base, Path(path), duty, profile)
+    return _files(day.base, path, duty, profile)
 
 
-def _save(instance: LossInstance, path: Path, duty: list[str], profile: list[str]) -> None:
+def _files(
+    instance: LossInstance, path: Path, duty: list[str], profile: list[str]
+) -> dict[Path, bytes]:
     """The file: keys, then ``duty``, then tables, then the table ``profile``."""
     if path.suffix.lower() != ".toml":
         raise InputError(Problem("path", repr(str(path)), "a path ending in .toml"))
@@ -97,16 +126,8 @@ def _save(instance: LossInstance, path: Path, duty: list[str], profile: list[str
             name = "server_duration"
         lines.append(f"{name} = {reference}")
     lines += [*duty, *_durations(instance.duration), *profile]
-    text = "\n".join(lines) + "\n"
-    try:
-        if big:
-            with beside.open("wb") as stream:
-                np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(
-            Problem("path", f"{path}: {error.strerror}", "a place that can be written")
-        ) from error
+    files = {beside: npz_bytes(arrays)} if big else {}
+    return {**files, path: ("\n".join(lines) + "\n").encode()}
 
 
 def _servers_per_task(instance: LossInstance) -> str:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from opportune.errors import InputError, Problem
 from opportune.learning.evaluation.decisions import Decisions
 from opportune.learning.fit.log import Log
+from opportune.model.writing import npz_bytes, put, written_whole
 
 Float = NDArray[np.float64]
 
@@ -91,9 +92,9 @@ def write_vowpal(path: Path, log: Log, decisions: Decisions, kind: str) -> None:
         InputError: If there is no decision, or the file cannot be written.
     """
     _require(decisions)
-    with _opened(path) as stream:
+    with written_whole([path]) as (beside,), beside.open("wb") as stream:
         for line in vowpal_lines(log, decisions, kind):
-            stream.write(line + "\n")
+            stream.write(f"{line}\n".encode())
 
 
 def write_bandit_feedback(path: Path, log: Log, decisions: Decisions) -> None:
@@ -103,8 +104,7 @@ def write_bandit_feedback(path: Path, log: Log, decisions: Decisions) -> None:
         InputError: If there is no decision, or the file cannot be written.
     """
     _require(decisions)
-    _opened(path).close()
-    np.savez_compressed(path, **bandit_feedback(log, decisions))
+    put(path, npz_bytes(bandit_feedback(log, decisions)))
 
 
 def _features(log: Log, task: int) -> str:
@@ -131,11 +131,3 @@ def _require(decisions: Decisions) -> None:
                 "name the columns: --columns server=...,propensity=...,outcome=...",
             )
         )
-
-
-def _opened(path: Path) -> Any:
-    try:
-        return path.open("w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        told = error.strerror or str(error)
-        raise InputError(Problem("--out", str(path), "a file that can be written", told)) from error

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import __version__
-from opportune.errors import InputError, Problem
 from opportune.learning.fit.drift import Drift
 from opportune.learning.fit.instance import Fit
 from opportune.learning.fit.presence import absences
 from opportune.model.day import Day
-from opportune.model.saving import save_day, save_instance
+from opportune.model.saving import day_files, instance_files
+from opportune.model.writing import npz_bytes, put_all
 
 SCHEMA = 1
 """Version of ``fit.json``."""
@@ -52,27 +52,21 @@ def write_fit(fit: Fit, folder: str | Path, command: str = "", shares: bool = Fa
     """
     folder = Path(folder)
     made = [folder / name for name in FIT_FILES]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        day = fitted_day(fit, shares)
-        if day is not None:
-            save_day(day, made[0])
-        elif shares and fit.presence is not None:
-            save_instance(replace(fit.instance, availability=fit.presence[0]), made[0])
-        else:
-            save_instance(fit.instance, made[0])
-        whole = _header(fit, command) + made[0].read_text(encoding="utf-8")
-        made[0].write_text(whole, encoding="utf-8", newline="\n")
-        made[1].write_text(_scores_csv(fit), encoding="utf-8", newline="\n")
-        record = json.dumps(fit_record(fit), indent=1, allow_nan=False, ensure_ascii=False)
-        made[2].write_text(record + "\n", encoding="utf-8", newline="\n")
-        if fit.log.context is not None:
-            made.append(folder / "contexts.npz")
-            np.savez_compressed(made[-1], **_context_arrays(fit))  # type: ignore[arg-type]
-    except OSError as error:
-        raise InputError(
-            Problem("--out", f"{folder}: {error.strerror}", "a folder that can be written to")
-        ) from error
+    day = fitted_day(fit, shares)
+    if day is not None:
+        files = day_files(day, made[0])
+    elif shares and fit.presence is not None:
+        files = instance_files(replace(fit.instance, availability=fit.presence[0]), made[0])
+    else:
+        files = instance_files(fit.instance, made[0])
+    files[made[0]] = _header(fit, command).encode() + files[made[0]]
+    files[made[1]] = _scores_csv(fit).encode()
+    record = json.dumps(fit_record(fit), indent=1, allow_nan=False, ensure_ascii=False)
+    files[made[2]] = f"{record}\n".encode()
+    if fit.log.context is not None:
+        made.append(folder / "contexts.npz")
+        files[made[-1]] = npz_bytes(_context_arrays(fit))
+    put_all(files)
     return made
 
 

@@ -25,9 +25,10 @@ from opportune.experiments.papers.cqb.units import Piece
 from opportune.experiments.pictures import Picture
 from opportune.experiments.resume import Parts, finish
 from opportune.experiments.settings import Progress, Settings
-from opportune.experiments.storing import csv_bytes, put
+from opportune.experiments.storing import csv_bytes
 from opportune.model.catalog import DATA_VARIABLE, data_folder
 from opportune.model.queue_catalog import ROUTER_FEATURES, ROUTER_SCORES
+from opportune.model.writing import put
 
 Row = dict[str, Any]
 

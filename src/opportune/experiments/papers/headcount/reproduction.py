@@ -30,7 +30,8 @@ from opportune.experiments.papers.lag.instances import available
 from opportune.experiments.pictures import Picture
 from opportune.experiments.settings import Progress
 from opportune.experiments.static_page import figure, static_page
-from opportune.experiments.storing import csv_bytes, put
+from opportune.experiments.storing import csv_bytes
+from opportune.model.writing import put
 
 Row = dict[str, Any]
 

@@ -34,7 +34,8 @@ from opportune.experiments.papers.lag.units import Cell, Fluid, Point
 from opportune.experiments.pictures import Picture
 from opportune.experiments.resume import Parts, Unit, finish
 from opportune.experiments.settings import Progress, Settings
-from opportune.experiments.storing import csv_bytes, put
+from opportune.experiments.storing import csv_bytes
+from opportune.model.writing import put
 
 PAGE = "lag.html"
 
