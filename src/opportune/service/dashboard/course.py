@@ -15,6 +15,9 @@ from opportune.service.state import State
 LISTED = 15
 """Stretches of time in the tables, the latest ones."""
 
+SETTLED = 5.0
+"""Seconds under a plan before its mean reward is shown: the first tasks say nothing."""
+
 Row = dict[str, Any]
 
 
@@ -80,7 +83,7 @@ def _reward(
         else:
             total, length = total + one.score, length + end - max(one.start, one.since)
             n_arrived += one.created
-        mean = total / length if length > 0 and plan is not None else None
+        mean = total / length if length >= SETTLED and plan is not None else None
         document = None if plan is None else state.plans.get(plan)
         bound = None if document is None else document.bound
         rate = one.score / seconds if end == one.start + seconds else None
@@ -114,19 +117,24 @@ def _reward(
 def _blocked(
     state: State, history: History, bins: Sequence[Bin], now: float
 ) -> tuple[Html, list[Row], Html]:
-    """Numbers, rows and table of the share of dropped tasks."""
-    length = now - max(bins[0].start, history.since or 0.0) if bins else 0.0
-    arrived = Arrived(sum(one.created for one in bins), length)
-    known = blocking(state, history.asides, arrived)
+    """Numbers, rows and table of the share of dropped tasks; its mean begins anew with new rates.
+
+    Theory knows the rates and servers of now, so it is shown from where these hold.
+    """
+    since = max((one.declared for one in bins if one.declared is not None), default=0.0)
     rows: list[Row] = []
     listed: list[list[Html]] = []
     created = dropped = 0
     waits = state.settings is not None and state.settings.mode == "queue"
+    first = 0.0
     for one in bins:
-        created, dropped = created + one.created, dropped + one.dropped
+        if one.declared is None:
+            created, dropped = created + one.created, dropped + one.dropped
+        else:
+            created, dropped, first = one.fresh_created, one.fresh_dropped, one.start
         share = one.dropped / one.created if one.created else None
         mean = dropped / created if created else None
-        for line, value in (("blocked", share), ("mean", mean), ("theory", known.value)):
+        for line, value in (("blocked", share), ("mean", mean)):
             if value is not None and not waits:
                 rows.append(_row(one.start, line, 100.0 * value))
         listed.append(
@@ -137,6 +145,11 @@ def _blocked(
                 number("share", share),
             ]
         )
+    begun = max(since, bins[0].start, history.since or 0.0) if bins else now
+    known = blocking(state, history.asides, Arrived(created, now - begun))
+    if known.value is not None and not waits:
+        theory = 100.0 * known.value
+        rows += [_row(one.start, "theory", theory) for one in bins if one.start >= first]
     parts = [_status(known.reasons, "theory")]
     if known.value is None:
         parts = [note("No theory to compare with: " + "; ".join(known.reasons) + ".")]
@@ -148,6 +161,9 @@ def _blocked(
             ("theory", number("theory", known.value)),
         ]
     )
+    if sum(one.created for one in bins) > created:
+        anew = ["Counted since", moment(since), "when rates, durations or servers changed."]
+        parts.append(note(joined(anew, " ")))
     head = ["From", "arrived", "lost", "share"]
     return joined([*parts, shown]), rows, _latest("Blocking over time", head, listed)
 

@@ -11,7 +11,15 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from opportune.service import events
-from opportune.service.events import Offered, PlanActivated, TaskCreated, TaskDropped
+from opportune.service.events import (
+    Offered,
+    PlanActivated,
+    ServerPut,
+    ServerRemoved,
+    TaskCreated,
+    TaskDropped,
+    TaskTypePut,
+)
 from opportune.service.journal import Journal
 from opportune.service.notes import is_note
 
@@ -42,6 +50,8 @@ class Bin:
         since: When the plan came into force, or the start of the stretch.
         own: Score of the picks since then.
         own_created: Tasks that came in since then.
+        declared: When rates, durations or servers were declared anew in this stretch.
+        fresh_created, fresh_dropped: Tasks that came in and that were dropped since then.
     """
 
     start: float
@@ -52,6 +62,13 @@ class Bin:
     since: float = 0.0
     own: float = 0.0
     own_created: int = 0
+    declared: float | None = None
+    fresh_created: int = 0
+    fresh_dropped: int = 0
+
+    def declare(self, when: float) -> None:
+        """What blocking hangs on is another from now."""
+        self.declared, self.fresh_created, self.fresh_dropped = when, 0, 0
 
     def under(self, plan: str | None, when: float) -> None:
         """Another plan decides from now."""
@@ -74,6 +91,7 @@ class History:
     since: float | None = None
     complete: bool = True
     asides: set[str] = field(default_factory=set)
+    _declared: dict[str, object] = field(default_factory=dict)
     _rings: dict[str, deque[Bin]] = field(
         default_factory=lambda: {name: deque(maxlen=n) for name, (_, n) in WINDOWS.items()}
     )
@@ -105,7 +123,7 @@ class History:
         """Begin anew."""
         fresh = History()
         self.cursor, self.since, self.complete = fresh.cursor, fresh.since, fresh.complete
-        self.asides, self._rings = fresh.asides, fresh._rings
+        self.asides, self._rings, self._declared = fresh.asides, fresh._rings, fresh._declared
 
     def add(self, event: events.Event) -> None:
         """Count an event."""
@@ -115,6 +133,7 @@ class History:
             for one in self._at(event.time):
                 one.created += 1
                 one.own_created += 1
+                one.fresh_created += 1
             if event.pins:
                 self.asides.add(PINNED)
             if event.conflicts:
@@ -122,6 +141,7 @@ class History:
         elif isinstance(event, TaskDropped):
             for one in self._at(event.time):
                 one.dropped += 1
+                one.fresh_dropped += 1
         elif isinstance(event, Offered):
             score = sum(pick.score or 0.0 for pick in event.picks)
             for one in self._at(event.time):
@@ -132,6 +152,25 @@ class History:
         elif isinstance(event, PlanActivated):
             for one in self._at(event.time):
                 one.under(event.plan, event.time)
+        else:
+            self._declare(event)
+
+    def _declare(self, event: events.Event) -> None:
+        """Note whether rates, durations or slots are others than before."""
+        told: tuple[float | None, ...]
+        if isinstance(event, TaskTypePut):
+            one = event.settings
+            name, told = f"type {one.id}", (one.rate, one.mean_duration, one.wrap_up, one.k)
+        elif isinstance(event, ServerPut):
+            name, told = f"server {event.settings.id}", (event.settings.capacity,)
+        elif isinstance(event, ServerRemoved):
+            name, told = f"server {event.server}", ()
+        else:
+            return
+        if self._declared.get(name) != told:
+            self._declared[name] = told
+            for one_bin in self._at(event.time):
+                one_bin.declare(event.time)
 
     def _at(self, when: float) -> list[Bin]:
         """The bin of a time in each ring; events come in order."""
