@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from opportune.service.commands import ClearQuarantine, Command, PutPool
 from opportune.service.dealing_pools import SETTLE_SECONDS, check_declares, check_split
 from opportune.service.idempotency import KEY_LENGTH, Ticket, ticket
 from opportune.service.journal import JournalError
-from opportune.service.keys import Caller
+from opportune.service.keys import LOCAL, Caller
 from opportune.service.naming import pool_of
 from opportune.service.node import Node
 from opportune.service.notes import Audited
@@ -59,6 +60,17 @@ class Call:
     def sees_all(self) -> bool:
         """Whether conflicts and the reasons of exclusion are shown."""
         return self.caller.may("admin")
+
+    @property
+    def still_holds(self) -> bool:
+        """Whether whoever asked might ask now: a stream may outlive its key."""
+        keys = self.node.keys
+        if keys is None:
+            return True
+        keys.look_again(time.monotonic())
+        if self.caller is LOCAL:
+            return not keys.keys
+        return any(one.prefix == self.caller.name for one in keys.keys)
 
     def ticket(self, body: bytes) -> Ticket | None:
         """The idempotency key with what was asked under it.
