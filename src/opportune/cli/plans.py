@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 
 from opportune.cli.connecting import THIS_MACHINE, Service
 from opportune.cli.extras import missing_package
-from opportune.cli.options import FORMAT_HELP, Format
+from opportune.cli.options import FORMAT_HELP, Format, Number
 from opportune.cli.output import print_csv, print_json, print_note, print_table, progress_bar
 from opportune.errors import OpportuneError, Problem
 
@@ -65,7 +65,7 @@ class Wanted:
         Literal["declared", "measured"],
         Parameter(help="Arrival rates: the task types' own, or those counted lately."),
     ] = "declared"
-    seconds: Annotated[float, Parameter(help="Most seconds for pricing.")] = 600.0
+    seconds: Annotated[Number, Parameter(help="Most seconds for pricing.")] = 600.0
 
     def asked(self) -> NewPlan:
         """The same for the service, which answers at once."""
@@ -124,7 +124,8 @@ def _followed(client: Client, pool: str, body: PlanBody) -> PlanBody:
     with progress_bar(f"pricing {pool}") as progress:
         while body.state == "pricing":
             time.sleep(LOOK_EVERY)
-            body = client.get_plan(pool, body.id)
+            known = {one.id: one for one in client.list_plans(pool)}  # without their large tables
+            body = known.get(body.id) or client.get_plan(pool, body.id)
             if body.progress is not None:
                 gap = body.progress.gap
                 share = 0.0 if gap is None else 1.0 - min(gap, 1.0)

@@ -24,6 +24,9 @@ from opportune.service.plan_jobs import PlanJob
 from opportune.service.plan_runs import Made, PlanCanceledError, Run
 from opportune.service.state import State
 
+if sys.platform == "linux":
+    import fcntl
+
 KEPT_SECONDS = 60.0
 """How long an idle process is kept: it holds memory, and starting one takes more than a second."""
 
@@ -34,6 +37,10 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 LOW_PRIORITY = int(getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0))
 """For Windows; elsewhere the process sees to it itself."""
+
+
+PIPE = 1024 * 1024
+"""Bytes that a pipe holds: each read of it asks for the interpreter's lock once."""
 
 
 class PricingProcess:
@@ -110,8 +117,10 @@ class PricingProcess:
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 creationflags=LOW_PRIORITY,
-                start_new_session=True,
             )
+            if sys.platform == "linux":
+                for pipe in _pipes(self._process):
+                    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
         return self._process
 
 

@@ -27,8 +27,8 @@ from opportune.service.plan_runs import price_job
 if sys.platform != "win32":
     import resource
 
-NICE = 10
-"""By how much other processes go first: beside a busy one it gets a tenth of a core."""
+NICE = 5
+"""By how much other processes go first: beside a busy one it gets a quarter of a core."""
 
 SACRIFICE = "500"
 """Of 1000: how readily Linux ends this process where memory runs out."""

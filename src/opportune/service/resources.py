@@ -6,7 +6,8 @@ given" and 0 means 0. Times are seconds, as numbers.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from pickle import PickleBuffer
+from typing import Annotated, Any, Literal, SupportsIndex
 
 import numpy as np
 from msgspec import Meta, Struct, structs
@@ -182,6 +183,11 @@ class Array(Struct, frozen=True, forbid_unknown_fields=True):
     shape: list[int]
     data: bytes
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        """For another process: the bytes beside the pickle, where it has such a place."""
+        data = self.data if int(protocol) < 5 else PickleBuffer(self.data)
+        return _array_of, (self.dtype, self.shape, data)
+
     def numpy(self) -> NDArray[Any]:
         """The array, writable and contiguous.
 
@@ -197,6 +203,10 @@ class Array(Struct, frozen=True, forbid_unknown_fields=True):
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         name: Any = array.dtype.name
         return cls(name, list(array.shape), little.tobytes())
+
+
+def _array_of(dtype: Any, shape: list[int], data: Any) -> Array:
+    return Array(dtype, shape, bytes(data))
 
 
 class PlanDocument(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
