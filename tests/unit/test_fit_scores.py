@@ -111,6 +111,17 @@ def test_one_outcome_gives_finite_numbers() -> None:
         assert np.isfinite(values).all()
 
 
+def test_a_pair_seen_once_may_be_worth_anything_and_the_ends_say_so() -> None:
+    """The lower end was 2.2e-308, where the quantiles of the beta come to the end of numbers."""
+    seen = [(0, 0, 1), (0, 1, 0), (1, 0, 1), (0, 1, 1), (1, 1, 1), (0, 0, 0)]
+    task, server, outcome = (np.array(column) for column in zip(*seen, strict=True))
+    found = fit_table(Cells.of(task, server, outcome * 1.0, (2, 2), bounded=True))
+    assert found.low[1].tolist() == [0.0, 0.0]
+    assert found.high[1].tolist() == [1.0, 1.0]
+    assert (found.low[0] > 1e-3).all()
+    assert (found.high[0] < 1.0).all()
+
+
 def test_the_width_falls_with_the_square_root_of_the_outcomes() -> None:
     widths = []
     for n in (1000, 4000):

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from opportune.cli.extras import missing_package
 from opportune.cli.journal_file import check_journal_file
+from opportune.cli.options import Place
 from opportune.cli.output import print_note
 
 try:
@@ -18,10 +19,10 @@ except ModuleNotFoundError as error:
 
 
 def backup(
-    out: Annotated[Path, Parameter(help="The copy: a file that does not exist yet.")],
+    out: Annotated[Place, Parameter(help="The copy: a file that does not exist yet.")],
     /,
     *,
-    database: Annotated[Path, Parameter(help="The service's database.")] = Path("opportune.db"),
+    database: Annotated[Place, Parameter(help="The service's database.")] = Path("opportune.db"),
 ) -> None:
     """Copy the journal to one file, as it is at one moment; the service may be running.
 

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from opportune.cli.connecting import THIS_MACHINE, Service
 from opportune.cli.extras import missing_package
 from opportune.cli.journal_file import check_journal_file
-from opportune.cli.options import FORMAT_HELP, Format
+from opportune.cli.options import FORMAT_HELP, Format, Place
 from opportune.cli.output import print_csv, print_json, print_table
 from opportune.errors import InputError, Problem, shorten
 
@@ -56,7 +56,7 @@ def explain(
     *,
     service: Service = THIS_MACHINE,
     database: Annotated[
-        Path | None,
+        Place | None,
         Parameter(help="Read it from this database instead; the service must be off."),
     ] = None,
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",

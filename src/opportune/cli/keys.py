@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from opportune.cli.extras import missing_package
-from opportune.cli.options import FORMAT_HELP, Format
+from opportune.cli.options import FORMAT_HELP, Filled, Format, Place
 from opportune.cli.output import print_csv, print_json, print_note, print_table
 from opportune.errors import InputError, Problem
 
@@ -36,8 +36,8 @@ keys = App(name="keys", help_format="plaintext")
 class KeyOptions:
     """Where the keys are."""
 
-    database: Annotated[str, Parameter(help=DATABASE_HELP)] = "opportune.db"
-    keys: Annotated[Path | None, Parameter(help="The file of keys, if it is elsewhere.")] = None
+    database: Annotated[Filled, Parameter(help=DATABASE_HELP)] = "opportune.db"
+    keys: Annotated[Place | None, Parameter(help="The file of keys, if it is elsewhere.")] = None
 
     @contextmanager
     def open(self) -> Iterator[Keys]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from opportune.cli.options import BACKEND_HELP, Backend, Whole
+from opportune.cli.options import BACKEND_HELP, Backend, Place, Whole
 from opportune.cli.output import print_note, print_table, progress_bar
 from opportune.errors import MissingExtraError
 from opportune.experiments.settings import Settings
@@ -30,7 +29,7 @@ paper = App(name="paper", help_format="plaintext")
 @paper.command
 def lag(
     *,
-    out: Annotated[Path, Parameter(help=OUT_HELP)],
+    out: Annotated[Place, Parameter(help=OUT_HELP)],
     quick: Annotated[bool, Parameter(help=QUICK_HELP, negative=())] = False,
     workers: Annotated[Whole, Parameter(help="Pieces of work at the same time.")] = 1,
     backend: Annotated[Backend, Parameter(help=BACKEND_HELP)] = "threads",
@@ -56,7 +55,7 @@ def lag(
 @paper.command
 def headcount(
     *,
-    out: Annotated[Path, Parameter(help=OUT_HELP)],
+    out: Annotated[Place, Parameter(help=OUT_HELP)],
     quick: Annotated[bool, Parameter(help=QUICK_HELP, negative=())] = False,
 ) -> int:
     """What knowing the headcount adds: prices, bounds and policies by tasks in service."""
@@ -70,7 +69,7 @@ def headcount(
 @paper.command
 def cqb(
     *,
-    out: Annotated[Path, Parameter(help=OUT_HELP)],
+    out: Annotated[Place, Parameter(help=OUT_HELP)],
     quick: Annotated[bool, Parameter(help=QUICK_HELP, negative=())] = False,
     workers: Annotated[Whole, Parameter(help="Pieces of work at the same time.")] = 1,
     backend: Annotated[str, Parameter(help="threads or loky (processes).")] = "threads",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -16,7 +15,7 @@ from opportune.cli.fit import (
     ReadOptions,
     fitted,
 )
-from opportune.cli.options import OutputOptions, RunOptions
+from opportune.cli.options import OutputOptions, Place, RunOptions
 from opportune.cli.output import (
     print_csv,
     print_json,
@@ -37,7 +36,7 @@ DEFAULT_JUDGED, DEFAULT_RUN, DEFAULT_OUTPUT = JudgedOptions(), RunOptions(), Out
 
 
 def replay(
-    log: Annotated[Path, Parameter(help=LOG_HELP)],
+    log: Annotated[Place, Parameter(help=LOG_HELP)],
     /,
     *,
     columns: Annotated[str | None, Parameter(help=COLUMNS_HELP)] = None,

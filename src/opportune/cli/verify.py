@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from opportune.cli.extras import missing_package
 from opportune.cli.journal_file import open_journal
-from opportune.cli.options import FORMAT_HELP, Format
+from opportune.cli.options import FORMAT_HELP, Filled, Format
 from opportune.cli.output import print_csv, print_json, print_table, progress_bar
 
 try:
@@ -23,7 +23,7 @@ COLUMNS = ("pool", "records", "events", "decisions", "different", "state_hash", 
 def verify(
     *,
     database: Annotated[
-        str, Parameter(help="The service's file or postgresql://...; the service must be off.")
+        Filled, Parameter(help="The service's file or postgresql://...; the service must be off.")
     ] = "opportune.db",
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
 ) -> int:

@@ -30,6 +30,9 @@ TAIL = 0.025
 PSEUDO = 1.0
 """Observations that hold each effect at 0, so that a server seen once has a mean."""
 
+NOTHING = 1e-9
+"""Ends of intervals that are this near to 0 or 1 are told as 0 or 1."""
+
 WEAKEST, STRONGEST = 2.0, 1e9
 """Range of the strength: from that of a uniform prior, Beta(1, 1), to cells without own mean."""
 
@@ -197,7 +200,8 @@ def _interval(cells: Cells, mean: Float, variance: Float) -> tuple[Float, Float]
     """Ends of 95 % intervals: beta for bounded outcomes, normal for others.
 
     A pair that only failed may be worth 0, one that only succeeded 1 (as Brown, Cai and DasGupta
-    2001 end Jeffreys' interval).
+    2001 end Jeffreys' interval). Where next to nothing is known the beta is nearly two points, at 0
+    and 1, and its quantiles run against them: an end within ``NOTHING`` of one is that one.
     """
     if not cells.bounded:
         half = ndtri(1 - TAIL) * np.sqrt(variance)
@@ -207,5 +211,6 @@ def _interval(cells: Cells, mean: Float, variance: Float) -> tuple[Float, Float]
     successes, failures = inside * size, (1 - inside) * size
     low, high = betaincinv(successes, failures, TAIL), betaincinv(successes, failures, 1 - TAIL)
     seen = cells.count > 0
-    never, always = seen & (cells.mean == 0), seen & (cells.mean == 1)
+    never = (seen & (cells.mean == 0)) | (low < NOTHING)
+    always = (seen & (cells.mean == 1)) | (high > 1.0 - NOTHING)
     return np.where(never, 0.0, low), np.where(always, 1.0, high)
