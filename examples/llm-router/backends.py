@@ -14,7 +14,7 @@ from typing import Any
 import cyclopts
 from litestar import Litestar, post
 from litestar.exceptions import NotFoundException
-from serving import run
+from serving import Json, run
 from world import MODELS, answer_of, kind_of
 
 
@@ -22,7 +22,7 @@ def application(speed: float) -> Litestar:
     """All models in one application."""
 
     @post("/{model:str}/chat/completions", status_code=200)
-    async def complete(model: str, data: dict[str, Any]) -> dict[str, Any]:
+    async def complete(model: str, data: Json) -> dict[str, Any]:
         if model not in MODELS:
             raise NotFoundException(f"there is no model {model!r}")
         kind = kind_of(data["messages"][-1]["content"])

@@ -16,15 +16,18 @@ import time
 import uuid
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import cyclopts
 import httpx
 from cyclopts import Parameter
 from litestar import Litestar, Request, Response, get, post
+from litestar.exceptions import ClientException
+from litestar.params import Body
+from msgspec import Struct
 from routes import Assignments, BestScore, FullError, Place, Ranking, RoundRobin, Route
 from sending import http_client
-from serving import run
+from serving import Json, run
 from world import MEAN_SECONDS, MODELS, SHARE, kind_of, rate
 
 from opportune.client import AsyncClient, PoolSettings, ServerSettings, TaskTypeSettings
@@ -64,6 +67,25 @@ async def declare(client: AsyncClient, load: float, speed: float) -> None:
     await client.make_plan(POOL)
 
 
+class Feedback(Struct):
+    """What an answer was worth: its id, and whether it was good."""
+
+    id: str
+    good: bool
+
+
+def prompt_of(body: dict[str, Any]) -> str:
+    """The text of the last message.
+
+    Raises:
+        ClientException: If there is none.
+    """
+    match body:
+        case {"messages": [*_, {"content": str(text)}]}:
+            return text
+    raise ClientException("messages: expected a list whose last message has a text as its content")
+
+
 class Gateway:
     """The gateway.
 
@@ -90,7 +112,7 @@ class Gateway:
 
     async def _carry_out(self, key: str, body: dict[str, Any]) -> Answer:
         self.counts["requests"] += 1
-        kind = kind_of(body["messages"][-1]["content"])
+        kind = kind_of(prompt_of(body))
         began = time.time()
         try:
             place = await self._route.take(key, kind)
@@ -131,16 +153,15 @@ def application(gateway: Gateway) -> Litestar:
     """The HTTP face."""
 
     @post("/v1/chat/completions")
-    async def completions(
-        request: Request[Any, Any, Any], data: dict[str, Any]
-    ) -> Response[dict[str, Any]]:
+    async def completions(request: Request[Any, Any, Any], data: Json) -> Response[dict[str, Any]]:
+        prompt_of(data)  # what cannot be carried out is no request
         key = request.headers.get("idempotency-key") or uuid.uuid4().hex
         status, body = await gateway.answer(key, data)
         return Response(body, status_code=status)
 
     @post("/v1/feedback")
-    async def feedback(data: dict[str, Any]) -> Response[None]:
-        known = await gateway.feedback(data["id"], bool(data["good"]))
+    async def feedback(data: Annotated[Feedback, Body()]) -> Response[None]:
+        known = await gateway.feedback(data.id, data.good)
         return Response(None, status_code=204 if known else 404)
 
     @get("/counts")

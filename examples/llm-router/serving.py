@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import socket
+from typing import Annotated, Any
 
 import uvicorn
 from litestar import Litestar
+from litestar.params import Body
+
+Json = Annotated[dict[str, Any], Body()]
+"""The body of a request: an object."""
 
 KEPT = 60
 """Seconds for which an idle connection is kept: longer than clients keep theirs, so that a request

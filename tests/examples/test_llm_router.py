@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from litestar.testing import TestClient
 
 from tests.examples.modules import EXAMPLES, modules_of
 
@@ -112,3 +113,16 @@ def test_a_connection_carries_one_request_at_a_time() -> None:
     assert sum(busy) == 11
     assert busy[0] >= 4  # kept, and used again
     assert 2 <= len(busy) <= 8
+
+
+def test_what_is_no_request_is_refused() -> None:
+    with modules_of("llm-router") as load:
+        gateway, routes = load("gateway"), load("routes")
+        one = gateway.Gateway(routes.BestScore(), "http://127.0.0.1:9")
+        with TestClient(gateway.application(one)) as client:
+            for body in ({}, {"messages": []}, {"messages": [{"content": 7}]}, {"messages": "x"}):
+                refused = client.post("/v1/chat/completions", json=body)
+                assert (refused.status_code, refused.json()["detail"][:9]) == (400, "messages:")
+            assert client.post("/v1/feedback", json={"id": "a"}).status_code == 400
+            assert client.post("/v1/feedback", json={"id": "a", "good": True}).status_code == 404
+            assert client.get("/counts").json()["requests"] == 0
