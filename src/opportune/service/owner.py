@@ -38,6 +38,7 @@ from opportune.service.notes import Audited, encode_note
 from opportune.service.pending import Request, Tenure, Waiting, recorded, remembered, unwritten
 from opportune.service.problems import RefusalError, Reply, moved, problem, reply_of
 from opportune.service.state import State
+from opportune.service.steady_clock import SteadyClock
 
 Seen = TypeVar("Seen")
 Watch = Callable[[str, commands.Command, Answer, float], None]
@@ -80,7 +81,7 @@ class PoolOwner:
         self.keys = memory
         self.failed = ""
         self.gone = False
-        self.now = time.time if tenure is None else tenure.clock
+        clock = time.time if tenure is None else tenure.clock
         self._journal = journal
         self._snapshot_every = snapshot_every
         self._watch = watch
@@ -97,6 +98,7 @@ class PoolOwner:
         self._unwritten = (-math.inf, "")
         self._changed = asyncio.Event()
         self._load(None if tenure is None else tenure.ahead)
+        self.now = SteadyClock(clock, lambda: self.state.clock)
 
     # ------------------------------------------------------------------------------ reading
 
