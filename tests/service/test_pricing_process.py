@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -69,6 +70,9 @@ def test_a_plan_from_a_process_is_the_one_from_the_thread(
     client.good("POST", PLANS, {"id": "one"})
     pid, process = pid_of(client), client.node.planner.process
     assert process.memory > 10_000_000
+    told = re.search(r"^opportune_pricing_memory_bytes (.*)$", client("GET", "/metrics").text, re.M)
+    assert told is not None
+    assert float(told[1]) == process.memory
     state = client.node.owner("p").state
     kept = [kept.routing for kept in state.kept_routings]
     assert client.assign()["plan"] == "one"
@@ -140,6 +144,7 @@ def test_the_process_ends_when_it_is_idle_and_with_the_service(
     assert not has_ended(pid)
     monkeypatch.setattr(pricing_process, "KEPT_SECONDS", 0.0)
     eventually(lambda: client.node.planner.look() or has_ended(pid))
+    assert "opportune_pricing_memory_bytes 0.0" in client("GET", "/metrics").text
     monkeypatch.setattr(pricing_process, "KEPT_SECONDS", 1e9)
     client.good("POST", PLANS, {"id": "two"})
     pid = pid_of(client)

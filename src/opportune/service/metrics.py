@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from opportune.service import commands
@@ -99,6 +99,10 @@ class Metrics:
         )
         self._statuses: dict[int, Counter] = {}
         self.registry.register(_Present(self))
+
+    def measured(self, name: str, text: str, of: Callable[[], float]) -> None:
+        """Export a number of the node that is read when it is asked for."""
+        Gauge(f"opportune_{name}", text, registry=self.registry).set_function(of)
 
     def committed(self, records: int, seconds: float) -> None:
         """A write to the journal; called by its thread."""

@@ -44,6 +44,8 @@ from opportune.service.state import State
 MOST_POOLS = 1000
 """Pools of one node."""
 
+PRICING_MEMORY = "Largest memory of the process that prices large plans, 0 without one."
+
 _log = structlog.get_logger("node")
 
 
@@ -93,6 +95,7 @@ class Node:
         self.limit = RateLimit(settings.rate, settings.burst)
         self.owners: dict[str, PoolOwner] = {}
         self.planner = Planner()
+        self.metrics.measured("pricing_memory_bytes", PRICING_MEMORY, self.planner.memory)
         self.learners = Learners(self)
         self.metrics.registry.register(LearnerMetrics(self.learners.known))
         self.orders = Orders(self)

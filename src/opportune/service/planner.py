@@ -108,6 +108,10 @@ class Planner:
         run = self._runs.get((pool, plan))
         return None if run is None else run.progress
 
+    def memory(self) -> int:
+        """Largest resident memory of the process that prices large plans; 0 without one."""
+        return self.process.memory
+
     async def make(
         self,
         owner: PoolOwner,

@@ -47,7 +47,8 @@ class PricingProcess:
     """At most one process. All methods are called by the planner's thread.
 
     Attributes:
-        memory: Largest resident memory of the last process so far, in bytes.
+        memory: Largest resident memory of the process up to its latest plan, in bytes; 0 without
+            a process.
     """
 
     def __init__(self) -> None:
@@ -100,7 +101,7 @@ class PricingProcess:
 
     def end(self) -> None:
         """End the process, whatever it does."""
-        process, self._process = self._process, None
+        process, self._process, self.memory = self._process, None, 0
         if process is not None:
             process.kill()
             for pipe in _pipes(process):
