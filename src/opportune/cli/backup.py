@@ -13,7 +13,7 @@ from opportune.cli.options import Place
 from opportune.cli.output import print_note
 
 try:
-    from opportune.service.sqlite_file import backup_file
+    from opportune.service.restoring import backup_journal
 except ModuleNotFoundError as error:
     raise missing_package(error, "opportune backup") from error
 
@@ -26,8 +26,9 @@ def backup(
 ) -> None:
     """Copy the journal to one file, as it is at one moment; the service may be running.
 
-    `opportune serve --database COPY` serves from it; API keys are in a file of their own.
+    `opportune serve --database COPY` serves from it, and gives no number again that was given after
+    the copy; API keys are in a file of their own.
     """
     check_journal_file(database)
-    backup_file(database, out)
+    backup_journal(database, out)
     print_note(f"backup: {out}, {out.stat().st_size} bytes")

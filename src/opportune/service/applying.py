@@ -69,6 +69,9 @@ def _pool_put(state: State, event: events.PoolPut) -> None:
     if state.settings is not None and _unit(state.settings) != _unit(event.settings):
         state.learned = None  # its scores were in another unit
     state.settings = event.settings
+    state.last_task += event.skips
+    state.last_decision += event.skips
+    state.last_lease += event.skips
     if before is None or event.settings.heartbeat_timeout is None:
         for server in state.servers:  # heartbeats count from now, or not at all
             server.seen, server.silent = event.time, False

@@ -36,10 +36,11 @@ class Event(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True, gc=
 
 
 class PoolPut(Event, frozen=True):
-    """The pool was created, or its settings changed."""
+    """The pool was created, or its settings changed; ``skips``: numbers not given (restoring)."""
 
     pool: str
     settings: PoolSettings
+    skips: int = 0
 
 
 class TaskTypePut(Event, frozen=True):
@@ -200,8 +201,7 @@ class Reasons(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
     Attributes:
         plan: Id of the plan that ordered the servers, None in a fallback without one.
-        rule: ``list``, ``list-ties``, ``weights``, ``pins`` or ``context`` (the index by the
-            task's own context).
+        rule: ``list``, ``list-ties``, ``weights``, ``pins`` or ``context`` (the task's own).
         degraded: Why no fresh plan was used; empty if one was.
         demand_price: l_v in reward; None without prices.
         mean_duration: E[D_v] in seconds that the cost counts with (a pair may have its own).

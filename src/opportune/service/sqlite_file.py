@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -33,8 +34,15 @@ def check_sqlite_version(version: str) -> None:
         )
 
 
-def backup_file(source: Path, target: Path) -> None:
+def backup_file(
+    source: Path, target: Path, finish: Callable[[Path], None] = lambda copy: None
+) -> None:
     """Copy a journal's file to a new one with SQLite's online backup; its owner may go on.
+
+    Args:
+        source: The journal's file.
+        target: The copy.
+        finish: What is done to the copy before it has its name.
 
     Raises:
         JournalError: If the source is no journal, or the target exists or cannot be written.
@@ -55,6 +63,7 @@ def backup_file(source: Path, target: Path) -> None:
         finally:
             copy.close()
             origin.close()
+        finish(beside)
         os.replace(beside, target)
     except (apsw.Error, OSError) as error:
         full = isinstance(error, apsw.FullError)
