@@ -13,7 +13,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from page_database import new_server
+
+from tests.service.postgres_server import new_server
 
 VARIABLE = "OPPORTUNE_TEST_POSTGRES"
 

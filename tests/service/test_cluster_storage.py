@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from page_database import new_server
 
 from tests.service.clusters import cluster
 from tests.service.cutting import CuttingProxy
 from tests.service.database import postgres_url
+from tests.service.postgres_server import new_server
 from tests.service.serving import declare as declare_here
 from tests.service.serving import problem_of, service
 from tests.service.test_cluster import CREATE, TASK, declare
