@@ -147,6 +147,25 @@ def test_a_part_that_cannot_be_written_begins_the_job_again(
         assert len(failed) == 1
 
 
+@pytest.mark.usefixtures("small_parts")
+def test_a_large_plan_from_elsewhere_is_written_in_parts_too(tmp_path: Path) -> None:
+    database = tmp_path / "journal.db"
+    with service(database) as client:
+        declare(client, 3, SCORES)
+        client.good("POST", PLANS, {"id": "one"})
+        made = document(client, "one")
+        before = len(parts_in(client.node.journal))
+        wrong = {**made, "id": "two", "mean_duration": [1.0]}
+        found = client.bad(422, "invalid", "PUT", f"{PLANS}/two", wrong)
+        assert found["problems"][0]["field"] == "mean_duration"
+        assert len(parts_in(client.node.journal)) == before
+        for _ in range(2):  # what is there already is not written again
+            assert client.good("PUT", f"{PLANS}/two", {**made, "id": "two"})["state"] == "draft"
+            assert len(parts_in(client.node.journal)) == 2 * before
+    with service(database) as client:
+        assert document(client, "two") == {**made, "id": "two"}
+
+
 def owned(journal: Journal, snapshot_after: int | None) -> tuple[PlanDocument, str]:
     """A pool with a plan in parts in a journal; the plan and the state's hash.
 

@@ -20,11 +20,13 @@ from opportune.service.api.answering import (
 )
 from opportune.service.api.bodies import NewPlan
 from opportune.service.api.calls import look, named
+from opportune.service.dealing_pools import check_declares
 from opportune.service.plan_bodies import PlanBody, PlanDetail
 from opportune.service.plan_runs import free_name
 from opportune.service.problems import refusal
 from opportune.service.resources import PlanDocument
 from opportune.service.state import State
+from opportune.service.uploading import to_be_put
 
 ADMIN, READ = {"scope": "admin"}, {"scope": "read"}
 
@@ -119,7 +121,10 @@ async def put_plan(request: AnyRequest, pool: Segment, plan: Segment) -> Respons
     data = await body_of(request, PlanDocument)
     if data.id != named(plan):
         raise refusal("invalid", f"the body's id is {data.id!r}, the path's {named(plan)!r}")
-    return await administered(request, named(pool), commands.PutPlan(plan=data))
+    call, name = call_of(request), named(pool)
+    check_declares(call.node, name)
+    command = await to_be_put(call.node.owner(name), data, call.ticket(await request.body()))
+    return await administered(request, name, command)
 
 
 @post(
