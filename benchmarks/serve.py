@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import truediv
 from pathlib import Path
 
 import numpy as np
@@ -52,17 +53,23 @@ def measure(effort: Effort, say: Say) -> Report:
     rounds = effort.n_rounds(3, 1)
     with all_cores() as cores:
         ours: list[tuple[Load, Load, Load, float]] = []
+        learning: list[tuple[Load, Load, Load, float]] = []
         theirs: list[Load] = []
         for i in range(rounds):
             say(f"serve: round {i + 1} of {rounds}")
             ours.append(_ours(load))
+            learning.append(_ours(replace(load, learning="on")))
             peer = _theirs(load)
             theirs += [] if peer is None else [peer]
         say(f"serve: restart with {n_open} open assignments")
         restarts = _restarts(n_open, rounds)
         say("serve: decisions in process")
         routed = tuple(_router(effort.choose(50_000, 2_000), seed) for seed in range(rounds))
-    rows = (*_rows(ours, theirs, restarts, n_open), *_router_rows(routed))
+    rows = (
+        *_rows(ours, theirs, restarts, n_open),
+        *_learning_rows(ours, learning),
+        *_router_rows(routed),
+    )
     return Report(rows, _notes(load, cores, bool(theirs)))
 
 
@@ -90,6 +97,21 @@ def _rows(
         ]
     label = f"restart with {n_open:,} open assignments, to ready"
     return (*rows, Row(label, "s", restarts, Target(5, at_most=True)))
+
+
+def _learning_rows(
+    off: list[tuple[Load, Load, Load, float]], on: list[tuple[Load, Load, Load, float]]
+) -> tuple[Row, ...]:
+    """The same load on a pool that learns from the outcomes; ratios are taken inside a round."""
+    p99 = _quantiles([one[1] for one in on], 0.99)
+    without = _quantiles([one[1] for one in off], 0.99)
+    return (
+        Row("durable assignments, learning on", "1/s", tuple(one[0].per_second for one in on)),
+        Row("  at 500/s: p50", "ms", _quantiles([one[1] for one in on], 0.5)),
+        Row("  at 500/s: p99", "ms", p99, Target(40, at_most=True)),
+        Row("  p99, learning on / off", "x", tuple(map(truediv, p99, without))),
+        Row("  memory of the service", "MiB", tuple(one[3] for one in on)),
+    )
 
 
 def _router_rows(routed: tuple[tuple[float, float], ...]) -> tuple[Row, ...]:
@@ -149,16 +171,15 @@ def _run(address: str, load: StressSettings) -> Load:
 
 
 def _ours(load: StressSettings) -> tuple[Load, Load, Load, float]:
-    """As many as go, at a rate, rankings; and the service's memory in MiB."""
+    """As many as go, at a rate, rankings unless it learns; and the service's memory in MiB."""
     with Service() as service:
         host, _, port = service.address.removeprefix("http://").rpartition(":")
         asyncio.run(declare(Address(host, int(port)), load))
-        found = (
-            _run(service.address, load),
-            _run(service.address, replace(load, rate=500.0)),
-            _run(service.address, replace(load, rank=True, connections=1)),
-        )
-    return (*found, (service.memory or 0) / 2**20)
+        most = _run(service.address, load)
+        steady = _run(service.address, replace(load, rate=500.0))
+        rankings = replace(load, rank=True, connections=1)
+        ranked = _run(service.address, rankings) if load.learning == "off" else Load()
+    return most, steady, ranked, (service.memory or 0) / 2**20
 
 
 def _theirs(load: StressSettings) -> Load | None:
