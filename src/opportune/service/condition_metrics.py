@@ -13,21 +13,26 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from opportune.service.dashboard.theory import blocking
 from opportune.service.drifting import baseline, rate_drift
+from opportune.service.pool_gauges import PoolGauge, PoolGauges, Sample
 from opportune.service.reading import pool_body
 from opportune.service.state import State
 
 _OF_POOLS = (
-    ("degraded", "1 while no fresh plan decides for some task type.", ("pool",)),
-    ("plan_age_limit_seconds", "Age at which a plan counts as stale.", ("pool",)),
-    ("rate_drift", "1 while tasks arrive at other rates than the plan was made for.", ("pool",)),
-    (
+    PoolGauge("degraded", "1 while no fresh plan decides for some task type.", ("pool",)),
+    PoolGauge("plan_age_limit_seconds", "Age at which a plan counts as stale.", ("pool",)),
+    PoolGauge(
+        "rate_drift", "1 while tasks arrive at other rates than the plan was made for.", ("pool",)
+    ),
+    PoolGauge(
         "blocking_theory_ratio",
         "Erlang-B at the declared rates; kind says whether the pool does what it assumes.",
         ("pool", "kind"),
     ),
-    ("wait_seconds_max", "How long the task that waits longest has waited; 0: none.", ("pool",)),
-    ("servers", "Servers in the pool.", ("pool",)),
-    ("servers_quarantined", "Servers that get no offers for a while.", ("pool",)),
+    PoolGauge(
+        "wait_seconds_max", "How long the task that waits longest has waited; 0: none.", ("pool",)
+    ),
+    PoolGauge("servers", "Servers in the pool.", ("pool",)),
+    PoolGauge("servers_quarantined", "Servers that get no offers for a while.", ("pool",)),
 )
 _OF_JOURNAL = (
     ("journal_bytes", "Size of the journal's files."),
@@ -37,7 +42,7 @@ _OF_JOURNAL = (
 EXACT, REFERENCE = "exact", "reference"
 
 
-class ConditionMetrics:
+class ConditionMetrics(PoolGauges[tuple[str, State]]):
     """A collector.
 
     Args:
@@ -52,29 +57,22 @@ class ConditionMetrics:
         now: Callable[[], float],
         journal: Path | None,
     ) -> None:
-        self._states = states
+        super().__init__(_OF_POOLS, states, self._samples)
         self._now = now
         self._journal = journal
 
     def collect(self) -> Iterator[Metric]:
         """What Prometheus asks for."""
-        gauges = {
-            name: GaugeMetricFamily(f"opportune_{name}", text, labels=labels)
-            for name, text, labels in _OF_POOLS
-        }
-        now = self._now()
-        for pool, state in self._states():
-            for name, labels, value in _values(state, now):
-                gauges[name].add_metric([pool, *labels], value)
-        yield from gauges.values()
+        yield from super().collect()
         if self._journal is not None:
             sizes = (_size(self._journal), shutil.disk_usage(self._journal.parent).free)
             for (name, text), value in zip(_OF_JOURNAL, sizes, strict=True):
                 yield GaugeMetricFamily(f"opportune_{name}", text, value=float(value))
 
-    def describe(self) -> list[Metric]:
-        """Nothing is asked of the pools when the collector is registered."""
-        return []
+    def _samples(self, one: tuple[str, State]) -> Iterator[Sample]:
+        pool, state = one
+        for name, labels, value in _values(state, self._now()):
+            yield Sample(name, (pool, *labels), value)
 
 
 def _values(state: State, now: float) -> Iterator[tuple[str, tuple[str, ...], float]]:

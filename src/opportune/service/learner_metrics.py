@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-
 from opportune.service.learner_counts import RECENT, Counts
+from opportune.service.pool_gauges import PoolGauge, PoolGauges, Sample
 from opportune.service.state import State
 
 _GAUGES = (
-    ("outcomes_counted", "Outcomes that the learner counts."),
-    ("outcomes_missing_ratio", "Services without an outcome over services that ended."),
-    ("learned_version", "Publications of the learner."),
-    ("learner_behind_records", "Journal records written and not learned from yet."),
-    ("explored_tasks", "Tasks that went to servers at random."),
-    ("exploration_price", "What they cost: index of the plan's picks minus that of theirs."),
-    ("certain_ratio", "Latest decisions with a choice that were certain; 1: no support."),
+    PoolGauge("outcomes_counted", "Outcomes that the learner counts."),
+    PoolGauge("outcomes_missing_ratio", "Services without an outcome over services that ended."),
+    PoolGauge("learned_version", "Publications of the learner."),
+    PoolGauge("learner_behind_records", "Journal records written and not learned from yet."),
+    PoolGauge("explored_tasks", "Tasks that went to servers at random."),
+    PoolGauge(
+        "exploration_price", "What they cost: index of the plan's picks minus that of theirs."
+    ),
+    PoolGauge("certain_ratio", "Latest decisions with a choice that were certain; 1: no support."),
 )
 
 
-class LearnerMetrics:
+class LearnerMetrics(PoolGauges[tuple[Counts, State, int]]):
     """A collector.
 
     Args:
@@ -28,22 +29,13 @@ class LearnerMetrics:
     """
 
     def __init__(self, learning: Callable[[], Iterator[tuple[Counts, State, int]]]) -> None:
-        self._learning = learning
+        super().__init__(_GAUGES, learning, _samples)
 
-    def collect(self) -> Iterator[Metric]:
-        """What Prometheus asks for."""
-        gauges = {
-            name: GaugeMetricFamily(f"opportune_{name}", text, labels=("pool",))
-            for name, text in _GAUGES
-        }
-        for counts, state, written in self._learning():
-            for name, value in _values(counts, state, written):
-                gauges[name].add_metric([state.pool], value)
-        yield from gauges.values()
 
-    def describe(self) -> list[Metric]:
-        """Nothing is asked of the pools when the collector is registered."""
-        return []
+def _samples(one: tuple[Counts, State, int]) -> Iterator[Sample]:
+    counts, state, written = one
+    for name, value in _values(counts, state, written):
+        yield Sample(name, (state.pool,), value)
 
 
 def _values(counts: Counts, state: State, written: int) -> Iterator[tuple[str, float]]:

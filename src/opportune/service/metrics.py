@@ -6,17 +6,19 @@ Counters and histograms are fed as commands are decided; what is a property of t
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 from opportune.service import commands
 from opportune.service.answers import Answer
 from opportune.service.events import Offered, SlotsMoved, TaskCreated, TaskDropped
 from opportune.service.plan_jobs import PRICING
+from opportune.service.pool_gauges import PoolGauge, PoolGauges, Sample
 from opportune.service.state import State, capacity_mismatch
 
 SECONDS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
@@ -98,7 +100,9 @@ class Metrics:
             registry=self.registry,
         )
         self._statuses: dict[int, Counter] = {}
-        self.registry.register(_Present(self))
+        self._gauges: list[PoolGauges[Any]] = []
+        self._gathering = asyncio.Lock()
+        self.add(PoolGauges(_GAUGES, self._states, self._samples))
 
     def measured(self, name: str, text: str, of: Callable[[], float]) -> None:
         """Export a number of the node that is read when it is asked for."""
@@ -148,16 +152,22 @@ class Metrics:
         """All of it in Prometheus' text format."""
         return generate_latest(self.registry)
 
-    def present(self) -> Iterator[Metric]:
-        """Gauges of the present states."""
-        gauges = {
-            name: GaugeMetricFamily(f"opportune_{name}", text, labels=labels)
-            for name, text, labels in _GAUGES
-        }
-        for pool, state in self._states():
-            for name, labels, value in self._values(pool, state):
-                gauges[name].add_metric([pool, *labels], value)
-        yield from gauges.values()
+    async def gathered(self) -> bytes:
+        """The same, without holding up the event loop for longer than a moment."""
+        async with self._gathering:
+            for one in self._gauges:
+                await one.gather()
+            return await asyncio.to_thread(generate_latest, self.registry)
+
+    def add(self, gauges: PoolGauges[Any]) -> None:
+        """More gauges that are read pool by pool."""
+        self.registry.register(gauges)
+        self._gauges.append(gauges)
+
+    def _samples(self, one: tuple[str, State]) -> Iterator[Sample]:
+        pool, state = one
+        for name, labels, value in self._values(pool, state):
+            yield Sample(name, (pool, *labels), value)
 
     def _values(self, pool: str, state: State) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """Gauge, labels behind the pool, value."""
@@ -214,21 +224,6 @@ def holds_assumptions(state: State) -> bool:
     )
 
 
-class _Present:
-    """The gauges as a collector."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Metric]:
-        """What Prometheus asks for."""
-        return self._metrics.present()
-
-    def describe(self) -> list[Metric]:
-        """Nothing is asked of the pools when the collector is registered."""
-        return []
-
-
 def _result(answer: Answer) -> str:
     if answer.repeated:
         return "repeated"
@@ -238,34 +233,38 @@ def _result(answer: Answer) -> str:
     return "dropped" if dropped else "refused"
 
 
-_GAUGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("queue_depth", "Tasks that wait.", ("pool",)),
-    ("assignments_open", "Assignments that are not over.", ("pool",)),
-    ("slots_open", "Slots that are held.", ("pool",)),
-    ("capacity_mismatch", "Slots by the ledger against slots by the tasks; must be 0.", ("pool",)),
-    ("blocking_ratio", "Dropped tasks over all tasks.", ("pool",)),
-    ("reward_total", "Sum of the reported outcomes.", ("pool",)),
-    ("propensity_floor", "Least propensity of a pick since the node started.", ("pool",)),
-    ("plan_age_seconds", "Seconds since the active plan was put in force.", ("pool",)),
-    ("plans_pricing", "Plans that are being made.", ("pool",)),
-    ("replans", "Plans that the service asked for by itself.", ("pool",)),
-    (
+_GAUGES = (
+    PoolGauge("queue_depth", "Tasks that wait.", ("pool",)),
+    PoolGauge("assignments_open", "Assignments that are not over.", ("pool",)),
+    PoolGauge("slots_open", "Slots that are held.", ("pool",)),
+    PoolGauge(
+        "capacity_mismatch", "Slots by the ledger against slots by the tasks; must be 0.", ("pool",)
+    ),
+    PoolGauge("blocking_ratio", "Dropped tasks over all tasks.", ("pool",)),
+    PoolGauge("reward_total", "Sum of the reported outcomes.", ("pool",)),
+    PoolGauge("propensity_floor", "Least propensity of a pick since the node started.", ("pool",)),
+    PoolGauge("plan_age_seconds", "Seconds since the active plan was put in force.", ("pool",)),
+    PoolGauge("plans_pricing", "Plans that are being made.", ("pool",)),
+    PoolGauge("replans", "Plans that the service asked for by itself.", ("pool",)),
+    PoolGauge(
         "shadow_disagreement_ratio",
         "Share of decisions in which the shadow plan would have picked other servers.",
         ("pool",),
     ),
-    (
+    PoolGauge(
         "shadow_reward_difference",
         "Estimated reward per decision, the shadow plan's less the active one's, by whose prices.",
         ("pool", "prices"),
     ),
-    (
+    PoolGauge(
         "shadow_reward_half_width",
         "Half of the 95 % interval of shadow_reward_difference.",
         ("pool", "prices"),
     ),
-    ("demand_price", "What serving one more task of a type is worth.", ("pool", "task_type")),
-    (
+    PoolGauge(
+        "demand_price", "What serving one more task of a type is worth.", ("pool", "task_type")
+    ),
+    PoolGauge(
         "bound_ratio",
         "Score of all picks per second over the plan's bound, since it is in force.",
         ("pool", "kind"),

@@ -97,7 +97,7 @@ class Node:
         self.planner = Planner()
         self.metrics.measured("pricing_memory_bytes", PRICING_MEMORY, self.planner.memory)
         self.learners = Learners(self)
-        self.metrics.registry.register(LearnerMetrics(self.learners.known))
+        self.metrics.add(LearnerMetrics(self.learners.known))
         self.orders = Orders(self)
         self.dealing = Dealing(self.orders.ask)
         self.companions: list[Companion] = [self.planner, self.learners, self.dealing]
@@ -109,7 +109,7 @@ class Node:
         self.cluster = self._join(settings)
         self.now = self.metrics.clock = time.time if self.cluster is None else self.cluster.clock
         file = settings.database if settings.cluster is None else None
-        self.metrics.registry.register(ConditionMetrics(self._states, self.now, file))
+        self.metrics.add(ConditionMetrics(self._states, self.now, file))
 
     def _join(self, settings: ServiceSettings) -> Cluster | None:
         journal = self._journal

@@ -39,7 +39,7 @@ async def readyz(request: AnyRequest) -> Response[ReadyBody]:
 @get("/metrics", opt={"scope": "read"}, media_type=MediaType.TEXT, responses=problems())
 async def metrics(request: AnyRequest) -> Response[Any]:
     """Prometheus metrics."""
-    text = call_of(request).node.metrics.text()
+    text = await call_of(request).node.metrics.gathered()
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
