@@ -5,8 +5,9 @@ into the next state; neither knows a clock, a file or a generator of random numb
 
 Where to look, each path in the order in which it is walked:
 
-- a request comes in: ``api.gate``, ``api.relay`` (to the node that owns the pool), ``api.hot`` and
-  the other handlers, ``owner`` (one command after another, written first, answered second).
+- a request comes in: ``http_limits``, ``api.gate``, ``api.relay`` (to the node that owns the pool),
+  ``api.hot`` and the other handlers, ``owner`` (one command after another, written first, answered
+  second).
 - a server is picked: ``engine``, ``handling_tasks.create_task``, ``deciding.choose``, by the orders
   of ``ordering`` and ``routing``; ``exploring`` takes a share at random, ``contextual`` goes by the
   task's own context, ``filling`` does it for tasks that waited, ``explaining`` says why.
