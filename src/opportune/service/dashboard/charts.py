@@ -27,6 +27,7 @@ CONFIG: Spec = {
         "tickColor": LINE,
         "labelLimit": 110,
         "labelOverlap": True,
+        "labelSeparation": 8,
     },
     "legend": {
         "labelColor": INK,
