@@ -32,6 +32,25 @@ def chance_of(tables: PlanTables, free: Sequence[bool], v: int, h: int) -> list[
     return chance
 
 
+def among(
+    tables: PlanTables, free: Sequence[bool], place: tuple[int, int], k: int
+) -> list[Fraction]:
+    """Probability that each server is among the k that a list picks one after another."""
+    v, h = place
+    found = [Fraction(0)] * len(free)
+    ways: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
+    for _ in range(k):
+        further: list[tuple[tuple[int, ...], Fraction]] = []
+        for picked, way in ways:
+            left = [one and r not in picked for r, one in enumerate(free)]
+            for r, chance in enumerate(chance_of(tables, left, v, h)):
+                if chance > 0:
+                    further.append(((*picked, r), way * chance))
+                    found[r] += way * chance
+        ways = further
+    return found
+
+
 def estimates(
     chance: Sequence[Sequence[Fraction]],
     taken: Sequence[tuple[int, Fraction, Fraction]],

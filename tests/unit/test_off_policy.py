@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from opportune.errors import InputError
 from opportune.experiments.judging import JudgeRules, trained
 from opportune.experiments.off_policy import OffPolicy, chances, off_policy, off_policy_record
 from opportune.experiments.settings import Settings
+from opportune.kernels.allocate import SAMPLE
 from opportune.kernels.chances import fill_chances
 from opportune.learning.evaluation.decisions import decisions_of
 from opportune.learning.evaluation.estimates import Estimates, block_mean, estimate
@@ -56,6 +59,31 @@ def known_log(path: Path, seed: int, n: int = 600, certain: bool = False) -> Pat
     return write_log(path, header, *rows)
 
 
+def pairs_log(path: Path, seed: int, n: int = 600, in_turn: bool = False) -> Path:
+    """Tasks of two servers of the small world: half of them any two, half the first two free."""
+    rng = np.random.default_rng(seed)
+    score = small_world().match_reward
+    free_at, now, rows = np.zeros(4), 0.0, []
+    for i in range(n):
+        now += rng.exponential(16.0)
+        v = int(rng.random() < 0.4)
+        free = np.flatnonzero(free_at <= now)
+        kind, told = ("blue", "red")[v], ";".join("abcd"[one] for one in free)
+        if len(free) < 2:
+            rows.append(f"{now!r},t{i},{kind},,,,,")
+            continue
+        first = free[:2] if rng.random() < 0.5 else rng.choice(free, 2, replace=False)
+        took = float(rng.exponential(12.0)) + 0.01
+        for place, r in enumerate(first):
+            chance = 0.5 * (r in free[:2]) + 1.0 / len(free)
+            chance = 1.0 / (len(free) - place) if in_turn else chance
+            free_at[r] = now + took
+            won = int(rng.random() < score[v, r])
+            rows.append(f"{now!r},t{i},{kind},{'abcd'[r]},{took!r},{won},{chance!r},{told}")
+    header = "time,task,task_type,server,duration,outcome,propensity,free"
+    return write_log(path, header, *rows)
+
+
 def judged(path: Path, rules: JudgeRules | None = None, **settings: object) -> OffPolicy:
     fit = fit_log(read_log(path))
     rules = rules or JudgeRules()
@@ -74,10 +102,45 @@ def test_chances_are_those_of_the_rule(scores: str) -> None:
     task_type = rng.integers(0, instance.n_types, n)
     for plan in static_plans(instance):
         chance = np.full(free.shape, np.nan)
-        fill_chances(plan.tables, free, task_type, np.zeros(n, dtype=np.int64), chance)
+        none, one = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+        fill_chances(plan.tables, free, task_type, none, one, chance)
         for i in range(n):
             exact = naive.chance_of(plan.tables, free[i].tolist(), int(task_type[i]), 0)
             assert chance[i] == pytest.approx([float(one) for one in exact], abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_chances_of_several_are_those_of_being_among_them(k: int) -> None:
+    rng = np.random.default_rng(4)
+    instance = random_instance(rng, Shape(scores="levels", forbidden=True, k=k))
+    n = 12
+    free = rng.random((n, instance.n_servers)) < 0.7
+    task_type = rng.integers(0, instance.n_types, n)
+    for plan in static_plans(instance):
+        if plan.tables.rule == SAMPLE:
+            continue
+        chance, none = np.full(free.shape, np.nan), np.zeros(n, dtype=np.int64)
+        fill_chances(plan.tables, free, task_type, none, np.full(n, k), chance)
+        for i in range(n):
+            exact = naive.among(plan.tables, free[i].tolist(), (int(task_type[i]), 0), k)
+            assert chance[i] == pytest.approx([float(one) for one in exact], abs=1e-12)
+
+
+def test_estimates_of_several_servers_are_exact_on_average() -> None:
+    """Every set of two of four servers, and as often the first two: all that could happen."""
+    sets = [*combinations(range(4), 2), *[(0, 1)] * 6]
+    worth, policy = np.array([0.3, 0.9, 0.5, 0.1]), np.array([1.0, 0.0, 0.7, 0.3])
+    among = np.array([sum(r in one for one in sets) / len(sets) for r in range(4)])
+    server = np.array(sets).ravel()
+    decision = np.repeat(np.arange(len(sets)), 2)
+    chance, guess = np.tile(policy, (len(sets), 1)), np.tile([0.2, 0.4, 0.6, 0.8], (len(sets), 1))
+    taken = (server, among[server], worth[server])
+    found = estimate(chance, taken, guess, decision=decision)
+    truth = float((policy * worth).sum())
+    told = (found.ips.value, found.dr.value, found.snips.value, found.weight.value)
+    assert told == pytest.approx((truth, truth, truth, 1.0))
+    wrong = estimate(chance, (server, among[server] / 2, worth[server]), guess, decision=decision)
+    assert wrong.weight.value == pytest.approx(2.0)
 
 
 def test_estimates_are_their_formulas() -> None:
@@ -130,15 +193,18 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert wrong[1] > 0.9  # SNIPS forgives a common factor
 
 
-def test_intervals_on_logs_with_busy_servers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("make", "logs"), [(known_log, 30), (pairs_log, 24)])
+def test_intervals_on_logs_with_busy_servers(
+    make: Callable[[Path, int, int], Path], logs: int, tmp_path: Path
+) -> None:
     """The truth at the log's states is known: the true score of whom the policy would take."""
     score, held = small_world().match_reward, []
-    for seed in range(30):
-        fit = fit_log(read_log(known_log(tmp_path / f"{seed}.csv", seed, 800)))
+    for seed in range(logs):
+        fit = fit_log(read_log(make(tmp_path / f"{seed}.csv", seed, 800)))
         made = trained(fit, SETTINGS, 0.5)
         found = off_policy(fit, made, JudgeRules())
         assert found is not None
-        every = decisions_of(fit.log)
+        every = decisions_of(fit.log, several=True)
         decisions = every.rows(made.judged[every.task])
         for plan, row in zip(made.plans, found.rows, strict=True):
             chance = chances(plan, decisions, fit.task_type)
@@ -146,6 +212,24 @@ def test_intervals_on_logs_with_busy_servers(tmp_path: Path) -> None:
             means = (row.estimates.ips, row.estimates.snips, row.estimates.dr)
             held.append([abs(one.value - truth) <= one.half_width for one in means])
     assert (np.mean(held, axis=0) >= 0.87).all(), np.mean(held, axis=0)
+
+
+def test_what_tasks_of_several_servers_need_is_told(tmp_path: Path) -> None:
+    good = judged(pairs_log(tmp_path / "good.csv", 2))
+    told = "\n".join(good.cautions)
+    assert f"{good.n} decisions took several servers" in told
+    assert "same outcome" not in told
+    assert "no true propensities" not in told
+    drawn = judged(pairs_log(tmp_path / "good.csv", 2), policies=("lag", "alg-sc-lp"))
+    assert [row.policy for row in drawn.rows] == ["lag"]
+    assert "alg-sc-lp: draws by weight, judged off-policy by tasks of one" in str(drawn.cautions)
+    turn = judged(pairs_log(tmp_path / "turn.csv", 2, in_turn=True))
+    assert "off-policy random: the mean weight is" in "\n".join(turn.cautions)
+    lines = (tmp_path / "good.csv").read_text().splitlines()
+    alike = [",".join([*line.split(",")[:5], "0.4", *line.split(",")[6:]]) for line in lines[1:]]
+    alike = [row.replace(",0.4,", ",,") if ",,," in row else row for row in alike]
+    path = write_log(tmp_path / "alike.csv", lines[0], *alike)
+    assert "all servers of a task have the same outcome" in "\n".join(judged(path).cautions)
 
 
 def test_blocks_see_what_neighbors_share() -> None:
@@ -200,12 +284,19 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     rows = [f"{9 * i},t{i},{'xy'[i % 2]},3,1,0.5" for i in range(40)]
     rows += ["400,two,x,3,1,0.5", "400,two,y,3,1,0.5", "410,t3x,x,3,,0.5", "420,t4x,y,3,1,"]
     path = write_log(tmp_path / "log.csv", "time,task,server,duration,outcome,propensity", *rows)
-    told = decisions_of(read_log(path)).left_out
-    assert told == {
+    log = read_log(path)
+    alone, together = decisions_of(log), decisions_of(log, several=True)
+    assert alone.left_out == {
         "of tasks with several servers": 2,
         "without a propensity": 1,
         "without an outcome": 1,
     }
+    assert (together.n, len(together.server)) == (41, 42)
+    assert together.wanted.tolist() == [1] * 40 + [2]
+    start = np.where(log.server == 1, 405.0, log.start)
+    apart = decisions_of(replace(log, start=start), several=True)
+    assert apart.left_out["that began after another of the same task"] == 1
+    assert apart.left_out["beside one of these"] == 1
 
 
 def test_cautions_tell_how_the_estimates_were_made(tmp_path: Path) -> None:

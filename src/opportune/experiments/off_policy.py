@@ -2,7 +2,7 @@
 
 What is estimated: the outcome per decision **at the log's own states**, the servers that were busy
 when each task was decided. A policy that is followed makes other servers busy; that is what the
-simulation is for. Tasks of one server only.
+simulation is for. A task of several servers is worth the sum of its servers' own outcomes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.experiments.judging import JudgeRules, Trained
+from opportune.kernels.allocate import SAMPLE
 from opportune.kernels.chances import fill_chances
 from opportune.learning.evaluation.decisions import (
     Decisions,
@@ -35,6 +36,9 @@ from opportune.policies.base import Plan
 Float = NDArray[np.float64]
 
 QUANTITY = "outcome per decision at the log's own states"
+
+ALIKE = 30
+"""So many tasks of several servers, each with one outcome for all of them, are told."""
 
 OVERLAPPING = 0.01
 """A larger share of decisions whose server was at work is told."""
@@ -81,18 +85,20 @@ class OffPolicy:
 def chances(plan: Plan, decisions: Decisions, task_type: NDArray[np.int64]) -> Float:
     """(n, R) with what probability a plan takes each server at each decision.
 
-    Where no server that the plan permits was free it is taken to agree with the log.
+    Where too few servers that the plan permits were free it is taken to agree with the log.
 
     Args:
-        plan: A plan of lists or weights.
-        decisions: The decisions, tasks of one server.
+        plan: A plan of lists; or of weights, for tasks of one server.
+        decisions: The decisions.
         task_type: (tasks,) type of each task of the log.
     """
-    chance = np.zeros(decisions.free.shape)
+    chance, k = np.zeros(decisions.free.shape), decisions.wanted
     own = task_type[decisions.task]
-    fill_chances(plan.tables, decisions.free, own, decisions.headcount, chance)
-    nobody = np.flatnonzero(chance.sum(axis=1) == 0)
-    chance[nobody, decisions.server[nobody]] = 1.0
+    fill_chances(plan.tables, decisions.free, own, decisions.headcount, k, chance)
+    few = chance.sum(axis=1) < k - 0.5
+    chance[few] = 0.0
+    taken = few[decisions.decision]
+    chance[decisions.decision[taken], decisions.server[taken]] = 1.0
     return chance
 
 
@@ -109,34 +115,50 @@ def off_policy(fit: Fit, made: Trained, rules: JudgeRules) -> OffPolicy | None:
     """
     if not np.isfinite(fit.log.propensity).any() or fit.scores is None:
         return None
-    every = decisions_of(fit.log)
+    every = decisions_of(fit.log, several=True)
     decisions = every.rows(made.judged[every.task])
     cautions = _cautions(decisions, rules)
-    plans = [plan for plan in made.plans if plan.counts is None]
-    others = [plan.policy for plan in made.plans if plan.counts is not None]
-    if others:
-        told = ", ".join(others)
-        cautions.append(f"{told}: decides by groups or states of servers, not judged off-policy")
+    plans, told = _judged(made, decisions)
+    cautions += told
+    earned = np.zeros(decisions.n)
+    np.add.at(earned, decisions.decision, decisions.outcome)
     if not decisions.n:
         cautions.append("no decision of the log can judge a policy off-policy")
-        return OffPolicy((), block_mean(decisions.outcome), 0, every.source, 1, rules, (*cautions,))
+        return OffPolicy((), block_mean(earned), 0, every.source, 1, rules, (*cautions,))
     taken = (decisions.server, decisions.propensity, decisions.outcome)
     guess = made.guess[decisions.task]
     rows: list[OffPolicyRow] = []
     for plan in plans:
-        found = estimate(chances(plan, decisions, fit.task_type), taken, guess, rules.clip)
+        chance = chances(plan, decisions, fit.task_type)
+        found = estimate(chance, taken, guess, rules.clip, decisions.decision)
         base = rows[0].estimates.points if rows else found.points
         rows.append(OffPolicyRow(plan.policy, found, block_mean(found.points - base)))
         cautions += [f"off-policy {plan.policy}: {text}" for text in found.cautions]
     return OffPolicy(
         rows=tuple(rows),
-        logged=block_mean(decisions.outcome),
+        logged=block_mean(earned),
         n=decisions.n,
         source=decisions.source,
         block=block_length(decisions.n),
         rules=rules,
         cautions=tuple(cautions),
     )
+
+
+def _judged(made: Trained, decisions: Decisions) -> tuple[list[Plan], list[str]]:
+    """The plans that decisions can judge, and cautions about the others."""
+    counted_plans = [plan.policy for plan in made.plans if plan.counts is not None]
+    plans = [plan for plan in made.plans if plan.counts is None]
+    told = []
+    if counted_plans:
+        names = ", ".join(counted_plans)
+        told.append(f"{names}: decides by groups or states of servers, not judged off-policy")
+    drawn = [plan.policy for plan in plans if plan.tables.rule == SAMPLE]
+    if drawn and (decisions.wanted > 1).any():
+        names = ", ".join(drawn)
+        told.append(f"{names}: draws by weight, judged off-policy by tasks of one server only")
+        plans = [plan for plan in plans if plan.tables.rule != SAMPLE]
+    return plans, told
 
 
 def off_policy_record(result: OffPolicy) -> dict[str, Any]:
@@ -181,6 +203,17 @@ def _cautions(decisions: Decisions, rules: JudgeRules) -> list[str]:
     left_out = left_out_text(decisions)
     if left_out:
         told.append(f"off-policy estimates leave out {left_out}")
+    several = decisions.wanted > 1
+    if several.any():
+        told.append(
+            f"{counted(int(several.sum()), 'decision')} took several servers: off-policy estimates "
+            "take each one's propensity for that of being among them, and add up their outcomes"
+        )
+        if int(several.sum()) >= ALIKE and not _apart(decisions)[several].any():
+            told.append(
+                "all servers of a task have the same outcome: if that is the task's own, dealt out "
+                "to them, these off-policy estimates are wrong; they need one for each server"
+            )
     if decisions.source == "services":
         told.append(
             "the log does not say who was free (column 'free'): off-policy estimates take a server "
@@ -196,3 +229,11 @@ def _cautions(decisions: Decisions, rules: JudgeRules) -> list[str]:
             "plans are judged by the outcomes that they were made from: expect them to earn less"
         )
     return told
+
+
+def _apart(decisions: Decisions) -> Float:
+    """(n,) how far the outcomes of a decision's servers are apart."""
+    most, least = np.full(decisions.n, -np.inf), np.full(decisions.n, np.inf)
+    np.maximum.at(most, decisions.decision, decisions.outcome)
+    np.minimum.at(least, decisions.decision, decisions.outcome)
+    return np.asarray(most - least)

@@ -11,7 +11,13 @@ guess g(x, a) of what a choice is worth
 estimate the mean of sum_a pi(a | x_i) E[r | x_i, a] **over the states of the log**. A policy that
 is followed makes its own states; no weight of single decisions can tell what it does there.
 
-Implements: the three as in their sources (quoted). Ours: intervals by blocks of consecutive
+A task of k servers is worth the sum of its servers' own outcomes. Then p and pi are probabilities
+of being **among the k**, whatever sets they come from, and every term is summed over the servers
+taken: E sum_{a taken} (pi_a / p_a) r_a = sum_a pi_a E r_a. No probability of a set is needed. SNIPS
+is k times the ratio; the weight of a decision is the mean of its servers'.
+
+Implements: the three as in their sources (quoted); for several servers ours (outcomes by server,
+as in semi-bandits). Ours: intervals by blocks of consecutive
 decisions, which busy servers make alike; the verdict on support by the mean weight, which is 1 in
 expectation exactly if the log could have made each choice of the policy.
 """
@@ -60,9 +66,9 @@ class Estimates:
         points: (n,) the terms whose mean DR is, for paired differences.
         weight: Mean weight; 1 if the log could have made every choice.
         effective: Decisions that an equally sure sample without weights would have.
-        largest: Largest weight.
-        agree: Share of decisions whose server the policy takes with some probability.
-        clipped: Share of decisions whose weight was cut.
+        largest: Largest weight of a decision.
+        agree: Share of the servers taken that the policy takes with some probability.
+        clipped: Share of them whose weight was cut.
         supported: Whether the log can tell at all.
         cautions: What to know before believing it.
     """
@@ -110,41 +116,47 @@ def estimate(
     taken: tuple[Int, Float, Float],
     guess: Float,
     clip: float | None = None,
+    decision: Int | None = None,
 ) -> Estimates:
     """IPS, SNIPS and DR of one policy.
 
     Args:
-        chance: (n, R) probability of each server under the policy, rows that sum to 1.
-        taken: (n,) server, propensity and outcome of each decision.
+        chance: (n, R) probability that each server is taken under the policy, rows that sum to k.
+        taken: (m,) server, propensity and outcome of each that was taken.
         guess: (n, R) what a choice is guessed to be worth, from other data than these.
         clip: Largest weight; larger ones are cut to it, which biases what they are part of.
+        decision: (m,) the decision that took it, in order; None where each took one (m = n).
     """
     server, propensity, outcome = taken
-    n = len(server)
-    rows = np.arange(n)
-    whole = chance[rows, server] / propensity
+    n, m = len(chance), len(server)
+    of = np.arange(m) if decision is None else decision
+    k = np.maximum(np.bincount(of, minlength=n), 1)
+
+    def summed(values: Float) -> Float:
+        return np.bincount(of, values, minlength=n).astype(np.float64)
+
+    whole = chance[of, server] / propensity
     used = whole if clip is None else np.minimum(whole, clip)
-    total = float(used.sum())
-    ratio = float((used * outcome).sum()) / total if total > 0 else 0.0
-    share = total / n if n else 0.0
-    spread = block_mean(used * (outcome - ratio) / share) if share > 0 else Mean(0.0, np.inf)
-    guessed = (chance * guess).sum(axis=1)
-    points = guessed + used * (outcome - guess[rows, server])
-    weight = block_mean(whole)
-    effective = total**2 / float((used**2).sum()) if total > 0 else 0.0
-    supported = weight.value + _finite(weight.half_width) >= SUPPORTED and total > 0
+    share = float(used.sum()) / m if m else 0.0
+    ratio = float((used * outcome).sum()) / (m * share) if share > 0 else 0.0
+    spread = (
+        block_mean(summed(used * (outcome - ratio) / share)) if share > 0 else Mean(0.0, np.inf)
+    )
+    points = (chance * guess).sum(axis=1) + summed(used * (outcome - guess[of, server]))
+    weight, own = block_mean(summed(whole) / k), summed(used) / k
+    total = float(own.sum())
     found = Estimates(
-        ips=block_mean(used * outcome),
-        snips=Mean(ratio, spread.half_width),
+        ips=block_mean(summed(used * outcome)),
+        snips=Mean(ratio * m / n if n else 0.0, spread.half_width),
         dr=block_mean(points),
-        difference=block_mean(points - outcome),
+        difference=block_mean(points - summed(outcome)),
         points=points,
         weight=weight,
-        effective=effective,
-        largest=float(used.max(initial=0.0)),
-        agree=float((chance[rows, server] > 0).mean()) if n else 0.0,
+        effective=total**2 / float((own**2).sum()) if total > 0 else 0.0,
+        largest=float(own.max(initial=0.0)),
+        agree=float((chance[of, server] > 0).mean()) if n else 0.0,
         clipped=float((used < whole).mean()) if n else 0.0,
-        supported=supported,
+        supported=weight.value + _finite(weight.half_width) >= SUPPORTED and total > 0,
         cautions=(),
     )
     return _with_cautions(found, n, total)
@@ -164,6 +176,11 @@ def _with_cautions(found: Estimates, n: int, total: float) -> Estimates:
         )
     elif total > 0 and found.largest > HEAVY * total:
         told.append(f"one decision has {found.largest / total:.0%} of all weight")
+    if found.weight.value - found.weight.half_width > 1.0 / SUPPORTED:
+        told.append(
+            f"the mean weight is {found.weight.value:.3g}, which no true propensities give: are "
+            "they the probabilities of being taken, for a task of several servers among them?"
+        )
     if found.clipped > 0:
         told.append(
             f"{found.clipped:.1%} of the weights were cut: the estimates lean to the log's choices"
