@@ -69,7 +69,7 @@ def test_a_plan_from_a_process_is_the_one_from_the_thread(
 ) -> None:
     client.good("POST", PLANS, {"id": "one"})
     pid, process = pid_of(client), client.node.planner.process
-    assert process.memory > 10_000_000
+    assert process.memory > 10_000_000 or not Path("/proc/self/status").exists()
     told = re.search(r"^opportune_pricing_memory_bytes (.*)$", client("GET", "/metrics").text, re.M)
     assert told is not None
     assert float(told[1]) == process.memory

@@ -20,6 +20,7 @@ from typing import cast
 from opportune.errors import OpportuneError, Problem
 from opportune.service.drifting import baseline
 from opportune.service.messages import DONE, FAILED, JOB, PROGRESS, Parts, receive, send
+from opportune.service.peaks import peak_memory
 from opportune.service.plan_jobs import PlanJob
 from opportune.service.plan_runs import Made, PlanCanceledError, Run
 from opportune.service.state import State
@@ -48,7 +49,7 @@ class PricingProcess:
 
     Attributes:
         memory: Largest resident memory of the process up to its latest plan, in bytes; 0 without
-            a process.
+            a process, or where the system does not tell.
     """
 
     def __init__(self) -> None:
@@ -91,8 +92,8 @@ class PricingProcess:
             raise pickle.loads(parts[0])
         if kind != DONE:
             raise RuntimeError(bytes(parts[0]).decode())
-        made, self.memory = pickle.loads(parts[0], buffers=parts[1:])
-        return cast(Made, made)
+        self.memory = peak_memory(process.pid) or 0
+        return cast(Made, pickle.loads(parts[0], buffers=parts[1:]))
 
     def rest(self) -> None:
         """Let the process go if it has been idle for long."""

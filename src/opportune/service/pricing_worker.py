@@ -24,9 +24,6 @@ from opportune.errors import OpportuneError
 from opportune.service.messages import DONE, FAILED, PROGRESS, WRONG, Parts, receive, send
 from opportune.service.plan_runs import price_job
 
-if sys.platform != "win32":
-    import resource
-
 NICE = 5
 """By how much other processes go first: beside a busy one it gets a quarter of a core."""
 
@@ -82,16 +79,8 @@ def _price(asked: Parts, out: FileIO) -> None:
         send(out, WRONG, [traceback.format_exc().encode()])
     else:
         tables: list[pickle.PickleBuffer] = []
-        head = pickle.dumps((made, peak_memory()), 5, buffer_callback=tables.append)
+        head = pickle.dumps(made, 5, buffer_callback=tables.append)
         send(out, DONE, [head, *(table.raw() for table in tables)])
-
-
-def peak_memory() -> int:
-    """Largest resident memory of this process in bytes; 0 where the system does not tell."""
-    if sys.platform == "win32":
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 if __name__ == "__main__":

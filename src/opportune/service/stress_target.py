@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from opportune.errors import OpportuneError, Problem
+from opportune.service.peaks import peak_memory
 
 MARK = "serving "
 """What `opportune serve` prints before its address."""
@@ -59,7 +60,7 @@ class Target:
     ) -> None:
         process = self._process
         if process is not None:
-            self.memory = _peak_memory(process.pid)
+            self.memory = peak_memory(process.pid)
             process.terminate()
             try:
                 process.communicate(timeout=STOP_SECONDS)
@@ -67,15 +68,3 @@ class Target:
                 process.kill()
                 process.communicate()
         self._temporary.cleanup()
-
-
-def _peak_memory(pid: int) -> int | None:
-    """Largest resident memory of a process in bytes; None where the system does not tell."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    except OSError:
-        return None
-    for line in text.splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return None
