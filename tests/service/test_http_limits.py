@@ -62,6 +62,25 @@ def test_an_endless_head_is_ended(address: str, first: bytes, piece: bytes) -> N
     assert ask(address, "/readyz") == {"status": "ready"}
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",  # TLS
+        b"GET /v1/pools HTTP/1.1\r\nHost: 127.0.0.1\r\nX: \x7f\r\n\r\n",
+        START + b"Content-Length: -1\r\n\r\n",
+        START + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_a_problem_too(address: str, sent: bytes) -> None:
+    """It was answered in plain text, the only answer that is no problem document."""
+    said = answer(address, sent, b"", 0)
+    assert said is not None
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert b"application/problem+json" in head
+    assert json.loads(body)["code"] == "malformed"
+
+
 def test_a_head_within_the_limit_and_a_long_body_pass(address: str) -> None:
     rest = b"a" * (MOST_HEAD - 10_000) + b"\r\n" + CLOSE + b"\r\n"
     said = answer(address, START + b"X: ", rest, 1)

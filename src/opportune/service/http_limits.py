@@ -23,7 +23,7 @@ MOST_HEAD = 1 << 16
 LEAST_RATE = 4096
 """Bytes of a request for which its sender gets one more second."""
 
-REASONS = {408: "Request Timeout", 413: "Content Too Large"}
+REASONS = {400: "Bad Request", 408: "Request Timeout", 413: "Content Too Large"}
 
 
 class LimitedRequests(HttpToolsProtocol):
@@ -85,6 +85,10 @@ class LimitedRequests(HttpToolsProtocol):
         if self._timer is not None:
             self._stop_waiting()
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP: told as a problem, like everything else."""
+        self._refuse(problem("malformed", "what came is no HTTP request"))
 
     # ------------------------------------------------------------------------------- time
 
