@@ -10,10 +10,9 @@ import shlex
 import sys
 
 from cyclopts import App, CycloptsError
-from rich.console import Console
 
 from opportune import __version__
-from opportune.cli.output import command_line
+from opportune.cli.output import Screen, command_line
 from opportune.errors import OpportuneError
 
 COMMANDS = {
@@ -88,13 +87,14 @@ def run(arguments: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     command_line.set(shlex.join(["opportune", *words]))
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    errors = Screen(stderr=True, soft_wrap=True, highlight=False)
     try:
         code = app(
             words,
             exit_on_error=False,
             print_error=False,
             result_action="return_value",
+            console=Screen(),
             error_console=errors,
         )
         sys.stdout.flush()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format
+from opportune.cli.options import FORMAT_HELP, INSTANCE_HELP, LOAD_HELP, Format, Number
 from opportune.cli.output import print_csv, print_json, print_table
 from opportune.errors import Problem
 from opportune.model.files import check_instance, load_instance
@@ -18,7 +18,7 @@ def check(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
     /,
     *,
-    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    load: Annotated[Number | None, Parameter(help=LOAD_HELP)] = None,
     format: Annotated[Format, Parameter(help=FORMAT_HELP)] = "table",
 ) -> int:
     """Check an instance: every problem with its field, value and remedy. Exit code 1 if any."""

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from opportune.cli.options import (
     INSTANCE_HELP,
     LOAD_HELP,
+    Number,
     OutputOptions,
     RunOptions,
     parse_loads,
@@ -46,7 +47,7 @@ def compare(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
     /,
     *,
-    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    load: Annotated[Number | None, Parameter(help=LOAD_HELP)] = None,
     run: RunOptions = DEFAULT_RUN,
     output: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from opportune.cli.options import LOAD_HELP, OutputOptions, Whole
+from opportune.cli.options import LOAD_HELP, Number, OutputOptions, Whole
 from opportune.cli.output import (
     print_csv,
     print_json,
@@ -63,7 +63,7 @@ def day(
     instance: Annotated[str, Parameter(help=DAY_HELP)],
     /,
     *,
-    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    load: Annotated[Number | None, Parameter(help=LOAD_HELP)] = None,
     run: DayOptions = DEFAULT_RUN,
     output: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:

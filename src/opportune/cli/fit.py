@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from opportune.cli.options import OutputOptions, Place, Whole
+from opportune.cli.options import Number, OutputOptions, Place, Whole
 from opportune.cli.output import (
     command_line,
     print_csv,
@@ -59,7 +59,7 @@ class EstimateOptions:
     """How the log is fitted."""
 
     step: Annotated[
-        float | None, Parameter(help="Length of a step in the log's unit of time; else chosen.")
+        Number | None, Parameter(help="Length of a step in the log's unit of time; else chosen.")
     ] = None
     periods: Annotated[
         Whole, Parameter(help="Periods of a day for its profile of rates, 1 for none.")
@@ -126,13 +126,13 @@ class JudgedOptions(EstimateOptions):
     """How the log is fitted, and policies judged by it."""
 
     train: Annotated[
-        float,
+        Number,
         Parameter(
             help="Share of the tasks, the first ones, that judged plans are made on; 0: all."
         ),
     ] = TRAIN
     clip: Annotated[
-        float | None, Parameter(help="Largest weight of a decision in off-policy estimates.")
+        Number | None, Parameter(help="Largest weight of a decision in off-policy estimates.")
     ] = None
 
 

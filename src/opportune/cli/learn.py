@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from opportune.cli.options import INSTANCE_HELP, LOAD_HELP, OutputOptions, Whole
+from opportune.cli.options import INSTANCE_HELP, LOAD_HELP, Number, OutputOptions, Whole
 from opportune.cli.output import (
     print_csv,
     print_json,
@@ -23,6 +23,7 @@ from opportune.experiments.learned import SHARES, LearnedComparison, compare_lea
 from opportune.experiments.learned_record import claims, learned_record
 from opportune.model.files import load_instance
 from opportune.model.hidden import HiddenWorld, hidden_world
+from opportune.model.numerals import whole_number
 from opportune.model.recorded_catalog import COPIES, catalog_world
 from opportune.simulate.learned import Forced, LearnedRun
 
@@ -74,9 +75,9 @@ class LearnOptions:
     ] = "index"
     pace: Annotated[Literal["learned", "known"], Parameter(help=PACE_HELP)] = "learned"
     join: Annotated[str, Parameter(help=JOIN_HELP)] = ""
-    force: Annotated[float, Parameter(help=FORCE_HELP)] = 0.0
-    floor: Annotated[float, Parameter(help=FLOOR_HELP)] = 0.0
-    width: Annotated[float, Parameter(help=WIDTH_HELP)] = 0.0
+    force: Annotated[Number, Parameter(help=FORCE_HELP)] = 0.0
+    floor: Annotated[Number, Parameter(help=FLOOR_HELP)] = 0.0
+    width: Annotated[Number, Parameter(help=WIDTH_HELP)] = 0.0
 
     def settings(self) -> LearnSettings:
         """The settings of the comparison.
@@ -107,7 +108,7 @@ def learn(
     instance: Annotated[str, Parameter(help=WORLD_HELP)],
     /,
     *,
-    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    load: Annotated[Number | None, Parameter(help=LOAD_HELP)] = None,
     run: LearnOptions = DEFAULT_RUN,
     output: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:
@@ -151,12 +152,13 @@ def _joins(text: str) -> dict[str, int]:
     """
     found = {}
     for part in (one.strip() for one in text.split(",") if one.strip()):
-        name, _, number = part.rpartition("=")
-        if not name or not number.strip().isdecimal():
+        name, _, text = part.rpartition("=")
+        number = whole_number(text)
+        if not name or number is None or number < 0:
             raise InputError(Problem("--join", repr(part), "NAME=TASK, such as expert-1=1500"))
         if name.strip() in found:
             raise InputError(Problem("--join", f"{name.strip()} is given twice", "every name once"))
-        found[name.strip()] = int(number)
+        found[name.strip()] = number
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from typing import Annotated, Any, TextIO
 
 from cyclopts import Parameter
@@ -12,7 +11,7 @@ from cyclopts import Parameter
 from opportune.cli.extras import missing_package
 from opportune.cli.journal_file import open_journal
 from opportune.cli.options import Filled, Place
-from opportune.cli.output import print_note
+from opportune.cli.output import csv_stream, print_note
 from opportune.errors import InputError, Problem
 from opportune.model.spelling import counted, did_you_mean
 from opportune.model.writing import put_all
@@ -51,7 +50,7 @@ def log(
         names = ", ".join(found.left_out)
         print_note(f"left out of the contexts, not a number in every task: {names}")
     if out is None:
-        _write(found, sys.stdout)
+        _write(found, csv_stream())
         return
     rows = io.StringIO()
     _write(found, rows)

@@ -13,6 +13,7 @@ from cyclopts import Parameter, Token
 
 from opportune.errors import InputError, Problem
 from opportune.experiments.settings import Settings
+from opportune.model.numerals import decimal_number, whole_number
 from opportune.model.writing import check_place
 
 Format = Literal["table", "json", "csv"]
@@ -35,15 +36,27 @@ FORMAT_HELP = "How to print: table, json or csv."
 
 def _whole(kind: Any, tokens: Sequence[Token]) -> int:
     """A whole number as written: 2.9 is refused, not rounded."""
-    try:
-        return int(tokens[0].value)
-    except ValueError as error:
-        told = f"{tokens[0].value!r} is no whole number; write 1000, not 1e3 or 1000.0"
-        raise ValueError(told) from error
+    found = whole_number(tokens[0].value)
+    if found is None:
+        told = f"{tokens[0].value!r} is no whole number; write 1000, not 1e3, 1_000 or 1000.0"
+        raise ValueError(told)
+    return found
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]
 """An option that takes a whole number."""
+
+
+def _number(kind: Any, tokens: Sequence[Token]) -> float:
+    """A number with a decimal point."""
+    found = decimal_number(tokens[0].value)
+    if found is None:
+        raise ValueError(f"{tokens[0].value!r} is no number; write 0.5, not 0,5 or 50%")
+    return found
+
+
+Number = Annotated[float, Parameter(converter=_number)]
+"""An option that takes a number."""
 
 
 def _filled(kind: Any, tokens: Sequence[Token]) -> str:
@@ -163,18 +176,24 @@ def parse_loads(text: str) -> tuple[float, ...]:
     """
     try:
         if ":" in text:
-            start, stop, step = (Decimal(part.strip()) for part in text.split(":"))
+            start, stop, step = map(_decimal, text.split(":"))
             count = int((stop - start) / step) if step > 0 and stop >= start else -1
             if not 0 <= count < MAX_LOADS:
                 raise ValueError
             loads = tuple(float(start + i * step) for i in range(count + 1))
         else:
-            loads = tuple(float(Decimal(part.strip())) for part in text.split(","))
+            loads = tuple(float(_decimal(part)) for part in text.split(","))
     except (ValueError, InvalidOperation, OverflowError) as error:
         raise _load_error(text) from error
     if not loads or len(loads) > MAX_LOADS or not all(0 < x < math.inf for x in loads):
         raise _load_error(text)
     return loads
+
+
+def _decimal(text: str) -> Decimal:
+    if decimal_number(text) is None:
+        raise ValueError
+    return Decimal(text.strip())
 
 
 def _load_error(text: str) -> InputError:
@@ -194,12 +213,11 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     Raises:
         InputError: If a word is not a whole number.
     """
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError as error:
-        raise InputError(
-            Problem(option, repr(text), "whole numbers with commas between, such as 1,4,16")
-        ) from error
+    found = [whole_number(word) for word in text.split(",")]
+    if None in found:
+        expected = "whole numbers with commas between, such as 1,4,16"
+        raise InputError(Problem(option, repr(text), expected))
+    return tuple(one for one in found if one is not None)
 
 
 def parse_periods(text: str) -> tuple[int | None, ...]:
@@ -208,9 +226,9 @@ def parse_periods(text: str) -> tuple[int | None, ...]:
     Raises:
         InputError: If a word is neither a whole number nor ``never``.
     """
-    words = [word.strip() for word in text.split(",")]
-    try:
-        return tuple(None if word == NEVER else int(word) for word in words)
-    except ValueError as error:
+    words = [word.strip().lower() for word in text.split(",")]
+    found = [None if word == NEVER else whole_number(word) for word in words]
+    if any(one is None and word != NEVER for one, word in zip(found, words, strict=True)):
         expected = f"whole numbers or {NEVER} with commas between, such as 100,1000,{NEVER}"
-        raise InputError(Problem("--redeal", repr(text), expected)) from error
+        raise InputError(Problem("--redeal", repr(text), expected))
+    return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 import json
 import sys
 import time
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -42,21 +43,52 @@ QUIET_SECONDS = 2.0
 PLAIN_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
 
+LEAST_WIDTH = 20
+"""Columns below which no text is wrapped: some layouts never end in one or two columns."""
+
+
+class Screen(Console):
+    """A console of at least ``LEAST_WIDTH`` columns; a reader that has gone is an error."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.width < LEAST_WIDTH:
+            self.width = LEAST_WIDTH
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line, which knows the exit code."""
+        raise BrokenPipeError
+
 
 def console() -> Console:
     """Standard output, wide enough for a table when it is a file or a pipe."""
     width = None if sys.stdout.isatty() else PLAIN_WIDTH
-    return Console(width=width, highlight=False)
+    return Screen(width=width, highlight=False)
 
 
 def print_json(record: Any) -> None:
-    """A record as JSON; NaN and infinity are refused by construction."""
-    print(json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False))
+    """A record as JSON; NaN and infinity are refused by construction.
+
+    What the encoding of standard output has no letters for is escaped as JSON wants it.
+    """
+    text = json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(record, indent=1, allow_nan=False)
+    print(text)
+
+
+def csv_stream() -> TextIO:
+    """Standard output in UTF-8, as every CSV file here is, whatever the terminal's encoding."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    return sys.stdout
 
 
 def print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Rows as CSV with a header; None is empty."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(csv_stream(), lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
 
@@ -96,7 +128,7 @@ def _is_number(cell: str) -> bool:
 
 def print_note(text: str) -> None:
     """A line to the reader on stderr, so that standard output stays a result."""
-    Console(stderr=True, soft_wrap=True, highlight=False).print(text, markup=False)
+    Screen(stderr=True, soft_wrap=True, highlight=False).print(text, markup=False)
 
 
 @contextmanager
@@ -111,7 +143,7 @@ def progress_bar(doing: str) -> Iterator[ProgressCallback]:
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Screen(stderr=True),
         transient=True,
     )
     task = bar.add_task(doing, total=1.0)

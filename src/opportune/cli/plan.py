@@ -16,6 +16,7 @@ from opportune.cli.options import (
     INSTANCE_HELP,
     LOAD_HELP,
     Format,
+    Number,
     Place,
     Whole,
 )
@@ -57,9 +58,9 @@ class PlanOptions:
     ] = None
     seed: Annotated[Whole, Parameter(help="Seed of what must be simulated.")] = 1
     bounds: Annotated[Literal["quick", "all"], Parameter(help=BOUNDS_HELP)] = "quick"
-    gap: Annotated[float, Parameter(help="Relative gap at which each solve may end.")] = 1e-9
+    gap: Annotated[Number, Parameter(help="Relative gap at which each solve may end.")] = 1e-9
     seconds: Annotated[
-        float | None,
+        Number | None,
         Parameter(help="Most seconds for each solve: then, as on Ctrl-C, the best pair so far."),
     ] = None
 
@@ -86,7 +87,7 @@ def plan(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
     /,
     *,
-    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    load: Annotated[Number | None, Parameter(help=LOAD_HELP)] = None,
     options: PlanOptions = DEFAULT_OPTIONS,
     out: Annotated[
         Place | None, Parameter(help="Write the plan here: FILE.json, and FILE.npz beside it.")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from opportune.cli.options import OutputOptions, Whole
+from opportune.cli.options import Number, OutputOptions, Whole
 from opportune.cli.output import (
     print_csv,
     print_json,
@@ -43,8 +43,8 @@ class QueueOptions:
         Whole, Parameter(help="Servers that work in a step, each on a task of its own.")
     ] = 1
     delay: Annotated[Whole, Parameter(help="Mean steps until an outcome is learned from.")] = 0
-    lost: Annotated[float, Parameter(help="Share of outcomes that are never reported.")] = 0.0
-    repeated: Annotated[float, Parameter(help="Share of outcomes reported twice.")] = 0.0
+    lost: Annotated[Number, Parameter(help="Share of outcomes that are never reported.")] = 0.0
+    repeated: Annotated[Number, Parameter(help="Share of outcomes reported twice.")] = 0.0
 
     def settings(self) -> QueueSettings:
         """The settings of the run.
@@ -72,10 +72,10 @@ class WorldOptions:
     """What may be changed of the instance."""
 
     arrival_rate: Annotated[
-        float | None, Parameter(help="Probability that a task arrives in a step.")
+        Number | None, Parameter(help="Probability that a task arrives in a step.")
     ] = None
     load: Annotated[
-        float | None, Parameter(help="Share of what the oracle serves; instances from data only.")
+        Number | None, Parameter(help="Share of what the oracle serves; instances from data only.")
     ] = None
     dimension: Annotated[
         Whole | None, Parameter(help="Entries of a feature vector; built-in instances only.")
@@ -84,7 +84,7 @@ class WorldOptions:
         Whole | None, Parameter(help="Number of servers; built-in instances only.")
     ] = None
     slack: Annotated[
-        float | None, Parameter(help="Slack that CQB's algorithms are told (epsilon).")
+        Number | None, Parameter(help="Slack that CQB's algorithms are told (epsilon).")
     ] = None
 
     def choice(self, horizon: int | None) -> QueueChoice:

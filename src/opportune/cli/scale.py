@@ -15,6 +15,7 @@ from opportune.cli.options import (
     LOAD_HELP,
     Backend,
     Format,
+    Number,
     Whole,
     whole_numbers,
 )
@@ -53,7 +54,7 @@ def scale(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
     /,
     *,
-    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    load: Annotated[Number | None, Parameter(help=LOAD_HELP)] = None,
     n: Annotated[str, Parameter(help=N_HELP)] = "1,4,16,64,256,1024",
     m: Annotated[str, Parameter(help=M_HELP)] = "",
     run: ScaleOptions = DEFAULT_RUN,

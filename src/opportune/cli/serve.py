@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from opportune.cli.extras import missing_package
-from opportune.cli.options import INSTANCE_HELP, LOAD_HELP, Whole
+from opportune.cli.options import INSTANCE_HELP, LOAD_HELP, Filled, Number, Place, Whole
 from opportune.cli.output import print_note
 from opportune.errors import InputError, Problem
 from opportune.model.files import load_instance
@@ -44,10 +44,11 @@ class NodeOptions:
     node: Annotated[str, Parameter(help="Its name; by default the machine's.")] = ""
     advertise: Annotated[str, Parameter(help=ADVERTISE_HELP)] = ""
     lease: Annotated[
-        float, Parameter(help="Seconds after which the pools of a silent node are taken over.")
+        Number, Parameter(help="Seconds after which the pools of a silent node are taken over.")
     ] = 2.0
     drain: Annotated[
-        float, Parameter(help="Seconds to send requests on, when told to stop and all handed over.")
+        Number,
+        Parameter(help="Seconds to send requests on, when told to stop and all handed over."),
     ] = 2.0
 
 
@@ -59,8 +60,8 @@ DEFAULT_NODE = NodeOptions()
 class StoreOptions:
     """What is kept where."""
 
-    database: Annotated[str, Parameter(help=DATABASE_HELP)] = "opportune.db"
-    keys: Annotated[Path | None, Parameter(help=KEYS_HELP)] = None
+    database: Annotated[Filled, Parameter(help=DATABASE_HELP)] = "opportune.db"
+    keys: Annotated[Place | None, Parameter(help=KEYS_HELP)] = None
     memory: Annotated[
         bool, Parameter(help="Keep everything in memory: gone when it ends.", negative=())
     ] = False
@@ -77,13 +78,13 @@ class ListenOptions:
     insecure: Annotated[
         bool, Parameter(help="Listen beyond this machine without API keys.", negative=())
     ] = False
-    rate: Annotated[float | None, Parameter(help="Requests per second and API key, at most.")] = (
+    rate: Annotated[Number | None, Parameter(help="Requests per second and API key, at most.")] = (
         None
     )
     request_timeout: Annotated[
-        float, Parameter(help="Seconds for a request to come, and one more for every 4 KiB of it.")
+        Number, Parameter(help="Seconds for a request to come, and one more for every 4 KiB of it.")
     ] = 30.0
-    grace: Annotated[float, Parameter(help="Seconds for open requests when told to stop.")] = 10.0
+    grace: Annotated[Number, Parameter(help="Seconds for open requests when told to stop.")] = 10.0
     log: Annotated[
         Literal["debug", "info", "warning", "error"],
         Parameter(help="Least level of the log on standard error."),
@@ -98,9 +99,9 @@ def serve(
     instance: Annotated[str | None, Parameter(help=INSTANCE_HELP)] = None,
     /,
     *,
-    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    load: Annotated[Number | None, Parameter(help=LOAD_HELP)] = None,
     pool: Annotated[str, Parameter(help="Pool made from the instance; default: its name.")] = "",
-    step: Annotated[float, Parameter(help=STEP_HELP)] = 1.0,
+    step: Annotated[Number, Parameter(help=STEP_HELP)] = 1.0,
     store: StoreOptions = DEFAULT_STORE,
     listen: ListenOptions = DEFAULT_LISTEN,
 ) -> int:

@@ -11,6 +11,7 @@ from opportune.cli.options import (
     INSTANCE_HELP,
     LOAD_HELP,
     NEVER,
+    Number,
     OutputOptions,
     SplitOptions,
     parse_periods,
@@ -49,7 +50,7 @@ def split(
     instance: Annotated[str, Parameter(help=INSTANCE_HELP)],
     /,
     *,
-    load: Annotated[float | None, Parameter(help=LOAD_HELP)] = None,
+    load: Annotated[Number | None, Parameter(help=LOAD_HELP)] = None,
     run: SplitOptions = DEFAULT_RUN,
     output: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 
 from opportune.cli.extras import missing_package
-from opportune.cli.options import FORMAT_HELP, Format, Whole
+from opportune.cli.options import FORMAT_HELP, Format, Number, Whole
 from opportune.cli.output import print_csv, print_json, print_note, print_table
 from opportune.errors import InputError, Problem
 
@@ -46,8 +46,8 @@ class LoadOptions:
     servers: Annotated[Whole, Parameter(help="Servers of the pool.")] = 1000
     types: Annotated[Whole, Parameter(help="Task types of the pool.")] = 50
     connections: Annotated[Whole, Parameter(help="Kept-alive connections.")] = 64
-    seconds: Annotated[float, Parameter(help="Seconds of each part, after one to warm up.")] = 5.0
-    rate: Annotated[float, Parameter(help="Assignments per second of the part at a rate.")] = 500.0
+    seconds: Annotated[Number, Parameter(help="Seconds of each part, after one to warm up.")] = 5.0
+    rate: Annotated[Number, Parameter(help="Assignments per second of the part at a rate.")] = 500.0
     pool: Annotated[str, Parameter(help="Pool to use; made if it is not there.")] = "stress"
     pools: Annotated[Whole, Parameter(help="Pools that share servers and load: POOL-1, ...")] = 1
     direct: Annotated[

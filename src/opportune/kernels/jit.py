@@ -58,6 +58,8 @@ def inline_by_type(choose: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def _compile(function: F, options: dict[str, Any]) -> F:
+    if numba.config.DISABLE_JIT:  # the user wants to see plain Python run
+        return function
     try:
         compiled: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no place to write a cache to: compile anew in every process

@@ -7,6 +7,7 @@ instead of raising, so that a user sees all of them at once.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -330,4 +331,18 @@ def name_problems(field: str, names: Any, n: int) -> list[Problem]:
     if len(set(names)) < n:
         double = sorted(name for name, count in Counter(names).items() if count > 1)
         return [Problem(field, ", ".join(double[:5]), "every name once", "rename the duplicates")]
+    if not all(name.isascii() for name in names):
+        return _twin_problems(field, names)
+    return []
+
+
+def _twin_problems(field: str, names: tuple[str, ...]) -> list[Problem]:
+    """Two names that look alike, since an accent is written in two ways: one name, misspelled."""
+    first: dict[str, str] = {}
+    for name in names:
+        twin = first.setdefault(unicodedata.normalize("NFC", name), name)
+        if twin != name:
+            told = f"{twin!a} and {name!a} look alike"
+            remedy = "write both with the same characters (Unicode NFC), or rename one"
+            return [Problem(field, told, "names that can be told apart", remedy)]
     return []

@@ -90,14 +90,16 @@ def long_columns(
 def _has_header(sheet: Sheet, roles: Mapping[str, object]) -> bool:
     """A header is there if a column is named, or the cell where numbers should be is text.
 
-    Not if its first cell comes again below: then it is a name, and the other cell a bad number.
+    Not if its task or its server comes again below: then it is a name, and the other cell a bad
+    number.
     """
     if any(isinstance(name, str) for name in roles.values()):
         return True
     last = list(roles.values())[-1]
     place = last if isinstance(last, int) else len(roles) - 1
     first = sheet.rows[0]
-    if any(row[0] == first[0] for row in sheet.rows[1:]):
+    names = [i for i in range(len(roles)) if i != place and i < len(first)]
+    if any(row[i] == first[i] and is_text(first[i]) for row in sheet.rows[1:] for i in names):
         return False
     return any(is_text(cell) for cell in first) and (
         not 0 <= place < len(first) or is_text(first[place])
@@ -168,7 +170,7 @@ def read_pairs(
     """
     task, server, value = columns
     values = sheet.numbers(field, value)
-    tasks, servers = sheet.names(task), sheet.names(server)
+    tasks, servers = (_filled_names(field, sheet, one) for one in (task, server))
     rows = numbers_of(tasks)
     places = numbers_of(servers)
     if len(rows) * len(places) > MAX_CELLS:
@@ -214,6 +216,23 @@ def read_pairs(
     return matrix, count > 0 if missing == "forbid" else np.ones(count.shape, np.bool_), names
 
 
+def _filled_names(field: str, sheet: Sheet, column: int) -> list[str]:
+    """A column of names, none of them blank.
+
+    Raises:
+        InputError: With the line of the first blank one.
+    """
+    names = sheet.names(column)
+    blank = [i for i, name in enumerate(names) if not name.strip()]
+    if blank:
+        head = column if sheet.header is None else repr(sheet.header[column])
+        told = f"no name in {sheet.file}, line {sheet.lines[blank[0]]}, column {head} "
+        told += f"({counted(len(blank), 'such cell')})"
+        remedy = "fill in the name, or remove the row if it is blank or a total"
+        raise InputError(Problem(field, told, "the names of a pair in every row", remedy))
+    return names
+
+
 def numbers_of(names: Sequence[str]) -> dict[str, int]:
     """A number for each name, in the order in which they first appear."""
     return {name: i for i, name in enumerate(dict.fromkeys(names))}
@@ -228,7 +247,7 @@ def read_pair_list(
         InputError: If a pair stands twice.
     """
     values = sheet.numbers(field, columns[2])
-    tasks, servers = sheet.names(columns[0]), sheet.names(columns[1])
+    tasks, servers = (_filled_names(field, sheet, one) for one in columns[:2])
     rows, places = numbers_of(tasks), numbers_of(servers)
     i = np.array([rows[name] for name in tasks], dtype=np.int64)
     j = np.array([places[name] for name in servers], dtype=np.int64)

@@ -205,15 +205,14 @@ class LossInstance:
         factor = load / self.load
         total = float(self.arrival_rate.sum()) * factor
         if not total <= 1.0 + RATE_TOLERANCE:
-            raise InputError(
-                Problem(
-                    "load",
-                    f"{load:g} needs {total:.4g} arrivals per step",
-                    "at most one arrival per step",
+            told = f"{load:g} needs {total:.4g} arrivals per step"
+            remedy = "lower the load"
+            if math.isfinite(total * 100):
+                remedy = (
                     f"shorten the step by a factor of {math.ceil(total * 100) / 100:g} "
-                    "(durations in steps grow by the same factor)",
+                    "(durations in steps grow by the same factor)"
                 )
-            )
+            raise InputError(Problem("load", told, "at most one arrival per step", remedy))
         return replace(self, arrival_rate=self.arrival_rate * factor)
 
     @cached_property
@@ -343,7 +342,7 @@ def loss_problems(values: Mapping[str, Any]) -> list[Problem]:
     if "arrival_rate" in values:
         problems += rate_problems(values["arrival_rate"])
     name = values.get("name", "instance")
-    if not isinstance(name, str) or not name.isprintable():
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
         problems.append(Problem("name", shorten(name), "printable text"))
     if len(shape) != 2 or 0 in shape:
         return problems

@@ -16,7 +16,9 @@ def name_problem(field: str, name: str) -> Problem | None:
         field: Where it stands, for the message.
         name: The name.
     """
-    if not name or name != name.strip():
+    if not name:
+        return Problem(field, "''", "a name", "write one; a blank cell is none")
+    if name != name.strip():
         return Problem(
             field,
             repr(name),

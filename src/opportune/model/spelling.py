@@ -32,9 +32,9 @@ def near(text: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?``, or nothing if no known name is near."""
+    """``did you mean 'x'?``, or nothing if no known name is near; blanks are seen."""
     name = near(text, known)
-    return f"did you mean '{name}'?" if name is not None else ""
+    return f"did you mean {name!r}?" if name is not None else ""
 
 
 def unknown_keys(

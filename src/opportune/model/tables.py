@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError, MissingExtraError, Problem, shorten
+from opportune.model.numerals import decimal_number
 from opportune.model.sources import read_text
 from opportune.model.spelling import counted, did_you_mean
 
@@ -149,12 +150,7 @@ class Sheet:
 def number(cell: Cell) -> float | None:
     """The cell as a number, None if it is none (or empty)."""
     if isinstance(cell, str):
-        if "_" in cell or not cell.isascii():
-            return None
-        try:
-            return float(cell)
-        except ValueError:
-            return None
+        return decimal_number(cell)
     if isinstance(cell, (bool, int, float)):
         return float(cell)
     return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opportune.errors import InputError, Problem
+from opportune.errors import InputError, Problem, shorten
 from opportune.model.tables import Cell, Float, Sheet, is_empty, is_text, number
 
 CORNERS = {"", "task", "task_type", "type", "server", "name", "id"}
@@ -61,6 +61,7 @@ def _has_header(field: str, sheet: Sheet, reading: WideReading) -> bool:
     if isinstance(reading.names, str) or reading.picked is not None:
         return True
     if any(is_text(cell) for cell in first[1:]):
+        _refuse_misspelled(field, sheet, reading)
         return True
     corner, rest = first[0], first[1:]
     if not rest:
@@ -90,6 +91,7 @@ def _names_column(field: str, sheet: Sheet, reading: WideReading) -> int | None:
     if sheet.header is not None and is_empty(sheet.header[0]) and sheet.width > 1:
         return 0
     if any(is_text(cell) for cell in first):
+        _refuse_mixed(field, sheet, reading)
         return 0
     if sheet.header is None or sheet.width == 1:
         return None
@@ -108,6 +110,32 @@ def _names_column(field: str, sheet: Sheet, reading: WideReading) -> int | None:
             )
         )
     return None
+
+
+def _refuse_mixed(field: str, sheet: Sheet, reading: WideReading) -> None:
+    """Refuse a first column of text and numbers: names, or scores of which some are misspelled.
+
+    Not if its header says that it holds names.
+    """
+    headed = sheet.header is not None and str(sheet.header[0]).strip().lower() in CORNERS
+    numbers = [number(row[0]) is not None for row in sheet.rows]
+    if headed or not any(numbers):
+        return
+    i = next(i for i, row in enumerate(sheet.rows) if is_text(row[0]))
+    told = f"{shorten(sheet.rows[i][0])} in line {sheet.lines[i]}, first column of {sheet.file}"
+    name = 0 if sheet.header is None else f'"{sheet.header[0]}"'
+    remedy = f"correct the cell; if the column holds names, write {reading.key} = {name}"
+    raise InputError(Problem(field, told, "a number, as in other rows of this column", remedy))
+
+
+def _refuse_misspelled(field: str, sheet: Sheet, reading: WideReading) -> None:
+    """Refuse a first line of names and of numbers that are no counts: scores, one misspelled."""
+    first = sheet.rows[0]
+    if any(number(cell) is not None and not _is_whole(cell) for cell in first):
+        odd = next(cell for cell in first[1:] if is_text(cell))
+        told = f"{shorten(odd)} in line {sheet.lines[0]} of {sheet.file}, beside numbers"
+        remedy = "correct the cell; a header has no decimal numbers, unless columns = [...] says so"
+        raise InputError(Problem(field, told, "a header or scores", remedy))
 
 
 def _is_whole(cell: Cell) -> bool:

@@ -31,6 +31,7 @@ from opportune.kernels.queue import QueueTables
 from opportune.model.axes import Quantity
 from opportune.model.loss import LossInstance
 from opportune.model.queue_generator import QueueWorld
+from opportune.model.spelling import did_you_mean
 from opportune.pricing.relaxation import Relaxation
 
 Float = NDArray[np.float64]
@@ -255,7 +256,8 @@ def loss_policy(policy_id: str) -> LossPolicy:
 def _require_known(policy_id: str, known: Iterable[str]) -> None:
     if policy_id not in known:
         expected = "one of " + ", ".join(known)
-        raise InputError(Problem("policy", repr(policy_id), expected, "see: opportune policies"))
+        remedy = did_you_mean(policy_id, known) or "see: opportune policies"
+        raise InputError(Problem("policy", repr(policy_id), expected, remedy))
 
 
 # --------------------------------------------------------------------------------- queue

@@ -20,6 +20,7 @@ from opportune.errors import InputError, Problem
 from opportune.kernels.learned import Ranking
 from opportune.learning.regression import ScoreModel
 from opportune.model.loss import LossInstance
+from opportune.model.spelling import did_you_mean
 from opportune.policies.base import discovered
 from opportune.pricing.relaxation import Relaxation
 
@@ -118,8 +119,8 @@ def learned_policy(policy_id: str) -> LearnedPolicy:
     """
     known = learned_policies_by_id()
     if policy_id not in known:
-        expected = "one of " + ", ".join(known)
-        raise InputError(Problem("policy", repr(policy_id), expected))
+        expected, meant = "one of " + ", ".join(known), did_you_mean(policy_id, known)
+        raise InputError(Problem("policy", repr(policy_id), expected, meant))
     return known[policy_id]
 
 

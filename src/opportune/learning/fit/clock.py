@@ -20,7 +20,7 @@ DAY_SECONDS = 86_400.0
 """Units of a day where times are dates: then they are counted in seconds."""
 
 
-CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?")
+CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?", re.ASCII)
 """``8:05`` or ``23:59:59.5``; ``24:00:00`` is the end of a day."""
 
 COMPACT = (("%y%m%d", 6), ("%Y%m%d", 8))

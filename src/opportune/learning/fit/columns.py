@@ -14,7 +14,7 @@ server empty). Roles:
 | ``duration`` | how long the service took; or a duration as in an instance file, in steps |
 | ``complete`` | false where ``duration`` is only what was seen so far |
 | ``outcome`` | what the service was worth: 0 or 1, a share, or a number |
-| ``propensity`` | the probability with which this server was chosen |
+| ``propensity`` | the probability with which this server was taken; of several, of being among them |
 | ``free`` | the servers that were free at that moment, by semicolons |
 
 Also ``context`` (a list of columns of numbers), ``wait`` (a list of columns whose sum is the time
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from opportune.errors import InputError, Problem, shorten
+from opportune.model.numerals import decimal_number
 from opportune.model.sources import read_text
 from opportune.model.spelling import unknown_keys
 
@@ -219,10 +220,8 @@ def _pairs(text: str) -> dict[str, Any]:
         if role in ("context", "wait", "nobody", "every_outcome"):
             found[role] = column.split("+")
         elif role == "day":
-            try:
-                found[role] = float(column)
-            except ValueError:
-                found[role] = column
+            value = decimal_number(column)
+            found[role] = column if value is None else value
         else:
             found[role] = column
     return found

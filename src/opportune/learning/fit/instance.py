@@ -303,6 +303,9 @@ def log_scores(
                 "add a constant to all outcomes; every policy gains the same by it",
             )
         )
+    if seen.context is None and settings.model not in ("auto", "table"):
+        told, remedy = "no context columns", "name them: context = [...], or --model table"
+        raise InputError(Problem("--model", told, "contexts for a regression", remedy))
     scores = fit_outcomes(seen, settings.model, settings.seed)
     return scores, np.maximum(scores.table.mean, 0.0), scores.table.count
 

@@ -149,8 +149,10 @@ def _sheet(path: Path) -> Sheet:
         expected = "a file ending in " + ", ".join(SHEET_FILES)
         raise InputError(Problem("log", str(path), expected))
     if not is_file(path):
-        hint = did_you_mean(path.name, neighbors(path))
-        raise InputError(Problem("log", str(path), "a file that exists", hint or "check the path"))
+        near = neighbors(path)
+        expected = "a plain file, no pipe or folder" if path.name in near else "a file that exists"
+        hint = "" if path.name in near else did_you_mean(path.name, near)
+        raise InputError(Problem("log", str(path), expected, hint or "check the path"))
     return read_sheet("log", path, path.name).with_header("log")
 
 
