@@ -58,7 +58,7 @@ def inline_by_type(choose: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def _compile(function: F, options: dict[str, Any]) -> F:
-    if numba.config.DISABLE_JIT:  # the user wants to see plain Python run
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # to see plain Python run
         return function
     try:
         compiled: Any = numba.njit(cache=True, **options)(function)
