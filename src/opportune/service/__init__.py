@@ -11,9 +11,10 @@ Where to look, each path in the order in which it is walked:
 - a server is picked: ``engine``, ``handling_tasks.create_task``, ``deciding.choose``, by the orders
   of ``ordering`` and ``routing``; ``exploring`` takes a share at random, ``contextual`` goes by the
   task's own context, ``filling`` does it for tasks that waited, ``explaining`` says why.
-- a plan is made: ``planner`` (when, and on whose wish: ``drifting``, ``plan_jobs``), ``plan_runs``
-  and ``planning`` in its thread, ``handling_plans`` puts it in force; ``shadowing`` values a plan
-  that only watches.
+- a plan is made: ``planner`` (the whole way), ``plan_jobs`` (what was asked for), ``replanning``
+  and ``drifting`` (what a pool asks for by itself); ``plan_runs`` and ``planning`` price, for large
+  pools in ``pricing_process``; ``plan_parts`` writes large tables, ``handling_plans`` stores the
+  plan and puts it in force; ``shadowing`` values a plan that only watches.
 - a pool learns: ``learner`` reads the journal, ``learner_events`` and ``learner_counts`` count,
   ``learner_estimates`` publishes, ``learned`` says what the pool goes by.
 - a pool moves between nodes: ``membership`` (what a node sees of the others), ``cluster`` and
