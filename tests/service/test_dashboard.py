@@ -20,7 +20,7 @@ from opportune.service.commands import (
     PutTaskType,
 )
 from opportune.service.dashboard.charts import CONFIG, charts
-from opportune.service.dashboard.course import course
+from opportune.service.dashboard.course import BY_CHANCE, SETTLED, course
 from opportune.service.dashboard.figures import FIGURES, name_of, number, percent, plain
 from opportune.service.dashboard.heat import MOST_COLUMNS, MOST_TYPES, heat
 from opportune.service.dashboard.history import CONFLICTS, PINNED, WINDOWS, Bin, History
@@ -400,6 +400,17 @@ def test_arrivals_are_counted_from_the_plan_on() -> None:
         pool.do(CreateTask(task_type="a"), 30.0 + 0.1 * i)
     told = course(pool.state, history_of(pool), "4h", 40.0).parts["reward"]
     assert "50 tasks came where 0.2 were declared" in told
+
+
+def test_a_mean_above_the_bound_is_explained() -> None:
+    """Two tasks within a second earn more than the bound, as they may: it bounds the long run."""
+    pool = pool_of({"a": [1, 1, 1]}, {"a": {"rate": 0.01}})
+    pool.ok(PutPlan(plan=plan_pool(pool.state, "plan"), activate=True), 20.0)
+    for when in (21.0, 21.5):
+        pool.do(CreateTask(task_type="a"), when)
+    history = history_of(pool)
+    assert BY_CHANCE in course(pool.state, history, "4h", 22.0 + SETTLED).parts["reward"]
+    assert BY_CHANCE not in course(pool.state, history, "4h", 2000.0).parts["reward"]
 
 
 def test_degraded_says_of_which_types() -> None:

@@ -12,6 +12,8 @@ from opportune.service.dashboard.tables import facts, note, table
 from opportune.service.dashboard.theory import REFERENCE, Arrived, blocking, bound_reasons
 from opportune.service.state import State
 
+BY_CHANCE = "It bounds the mean of a long time; that of a short time may lie above it by chance."
+
 LISTED = 15
 """Stretches of time in the tables, the latest ones."""
 
@@ -109,7 +111,10 @@ def _reward(
     status = note("No plan with a bound is in force.")
     if bound is not None:
         arrived = Arrived(n_arrived, length)
-        status = _status(bound_reasons(state, history.asides, arrived), "bound")
+        reasons = bound_reasons(state, history.asides, arrived)
+        status = _status(reasons, "bound")
+        if not reasons and ratio is not None and ratio > 1.0:
+            status = note(f"The pool does what the bound assumes. {BY_CHANCE}")
     head = ["From", "rate", "mean_rate", "bound"]
     return joined([status, shown]), rows, _latest("Reward over time", head, listed)
 
