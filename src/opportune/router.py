@@ -31,6 +31,7 @@ from opportune.kernels.allocate import PlanTables, Task
 from opportune.kernels.live import Explained, draw_words, explained_of, pick_explained
 from opportune.model.duration import Deterministic
 from opportune.model.loss import LossInstance, loss_instance
+from opportune.model.servers import MAX_SERVERS
 from opportune.model.streams import stream_key
 from opportune.policies.base import Plan, check_plan, loss_policy
 from opportune.policies.slots import by_server, first_slot, slot_owner, with_slots
@@ -354,6 +355,9 @@ def _capacities(capacity: int | Sequence[int], n_servers: int) -> list[int]:
         if not is_whole(slots) or not slots >= 1:
             expected = "a whole number of slots, at least 1"
             raise InputError(Problem(f"capacity[{r}]", shorten(slots), expected))
+    if sum(map(int, given)) > MAX_SERVERS:
+        told, remedy = f"{sum(map(int, given))} slots", "a slot is what serves one task at a time"
+        raise InputError(Problem("capacity", told, f"at most {MAX_SERVERS} slots in all", remedy))
     return [int(slots) for slots in given]
 
 

@@ -22,7 +22,7 @@ from opportune.cli.options import (
 )
 from opportune.cli.output import print_csv, print_json, print_note, print_table, progress_bar
 from opportune.cli.sparse_plan import show_sparse, write_plan
-from opportune.errors import InputError, Problem
+from opportune.errors import InputError, Problem, whole_problems
 from opportune.experiments.bounds import Bound, bound_at, further_bounds
 from opportune.experiments.prices import Blocking, blocking_of, choose_prices
 from opportune.experiments.records import plan_record
@@ -99,6 +99,9 @@ def plan(
         raise InputError(Problem("--out", str(out), "a path that ends in .json"))
     if out is not None:
         check_plan_place(out, Path(instance))
+    problems = whole_problems([("seed", options.seed, 0, 2**64 - 1)])
+    if problems:
+        raise InputError(problems)
     sparse = load_sparse(instance, load)
     if sparse is not None:
         with progress_bar(f"pricing {sparse.name}") as progress:

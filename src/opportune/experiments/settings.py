@@ -99,6 +99,8 @@ class Settings:
             told = "a tuple of ids"
             raise InputError(Problem("policies", repr(self.policies), told, 'write ("lag",)'))
         object.__setattr__(self, "policies", tuple(self.policies))
+        if self.keep is not None:
+            object.__setattr__(self, "keep", Path(self.keep))
         problems = whole_problems(
             (
                 ("steps", self.steps, 1, 10**15),

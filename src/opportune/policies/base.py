@@ -256,7 +256,8 @@ def loss_policy(policy_id: str) -> LossPolicy:
 def _require_known(policy_id: str, known: Iterable[str]) -> None:
     if policy_id not in known:
         expected = "one of " + ", ".join(known)
-        remedy = did_you_mean(policy_id, known) or "see: opportune policies"
+        meant = did_you_mean(policy_id, known) if isinstance(policy_id, str) else ""
+        remedy = meant or "see: opportune policies"
         raise InputError(Problem("policy", repr(policy_id), expected, remedy))
 
 

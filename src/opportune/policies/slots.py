@@ -30,9 +30,8 @@ def with_slots(instance: LossInstance, owner: Int) -> LossInstance:
     """The instance with a server for every slot, named ``server/1``, ``server/2``, ..."""
     if len(owner) == instance.n_servers:
         return instance
-    names = [
-        f"{instance.servers[r]}/{int((owner[:i] == r).sum()) + 1}" for i, r in enumerate(owner)
-    ]
+    place = np.arange(len(owner)) - first_slot(owner)[owner] + 1
+    names = [f"{instance.servers[r]}/{i}" for r, i in zip(owner, place, strict=True)]
     shares, laws = instance.availability, instance.server_duration
     return replace(
         instance,

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.errors import SolverError
+from opportune.errors import InputError, Problem, SolverError
 from opportune.model.loss import LossInstance
 from opportune.pricing import certificate
 from opportune.pricing.demand import FULL, Demand
@@ -75,11 +75,14 @@ def price(
         start: (V,) prices to start from, NaN where none is known.
 
     Raises:
-        InputError: If there is no such gear.
+        InputError: If there is no such gear, or the instance is none.
         OverloadError: With remedies, if every task must be served and cannot be.
         SolverError: If the solver ends without an optimal solution, or the time without rates.
     """
     began = time.perf_counter()
+    if not isinstance(instance, LossInstance):
+        told, remedy = f"a {type(instance).__name__}", 'load it: load_instance("priority-v1", 0.7)'
+        raise InputError(Problem("instance", told, "an instance, not its name or scores", remedy))
     notices = []
     used = instance.arrival_rate > 0
     if not used.all():
