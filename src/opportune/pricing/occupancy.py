@@ -80,9 +80,7 @@ def price(
         SolverError: If the solver ends without an optimal solution, or the time without rates.
     """
     began = time.perf_counter()
-    if not isinstance(instance, LossInstance):
-        told, remedy = f"a {type(instance).__name__}", 'load it: load_instance("priority-v1", 0.7)'
-        raise InputError(Problem("instance", told, "an instance, not its name or scores", remedy))
+    _require_instance(instance)
     notices = []
     used = instance.arrival_rate > 0
     if not used.all():
@@ -115,6 +113,12 @@ def price(
     capacity = certificate.capacity_price(instance, prices)
     parts = (prices, capacity, index, rates, free)
     return _relaxation(instance, demand, parts, tuple(notices), (found.solver, began))
+
+
+def _require_instance(instance: object) -> None:
+    if not isinstance(instance, LossInstance):
+        told, remedy = f"a {type(instance).__name__}", 'load it: load_instance("priority-v1", 0.7)'
+        raise InputError(Problem("instance", told, "an instance, not its name or scores", remedy))
 
 
 def _scaled_to(
