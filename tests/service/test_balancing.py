@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opportune.service.balancing import gives_one, next_owners, pools_to_read, pools_to_take
-from opportune.service.membership import OVERDUE, Place
+from opportune.service.membership import OVERDUE, SOON, Place
 
 NOW = 100.0
 
@@ -23,7 +23,7 @@ def test_free_pools_go_to_whoever_has_the_fewest() -> None:
     assert sorted(owners.values())[:2] == ["a", "a"]
     held = [place.node for place in found.values() if place.node] + list(owners.values())
     assert max(held.count(node) for node in "abc") - min(held.count(node) for node in "abc") <= 1
-    taken = [pools_to_take(found, node, ("a", "b", "c"), (), NOW) for node in "abc"]
+    taken = [pools_to_take(found, node, ("a", "b", "c"), (), (), NOW) for node in "abc"]
     assert sorted(pool for pools in taken for pool in pools) == sorted(owners)
     assert all(
         owners[pool] == node for node, pools in zip("abc", taken, strict=True) for pool in pools
@@ -48,16 +48,21 @@ def test_without_a_node_nobody_is_next() -> None:
 
 
 def test_what_is_held_or_given_away_is_not_taken_again() -> None:
-    assert pools_to_take(places("", ""), "a", ("a",), ("p1",), NOW) == ["p0"]
+    assert pools_to_take(places("", ""), "a", ("a",), ("p1",), (), NOW) == ["p0"]
 
 
-def test_what_the_next_owner_did_not_take_is_taken_by_anybody() -> None:
+def test_what_the_next_owner_did_not_take_is_taken_by_whoever_read_it_then_by_anybody() -> None:
     found = places("a", "b", "b")
-    found["p"] = Place("c", "http://x", 1, True, NOW - OVERDUE + 0.01)
-    assert pools_to_take(found, "b", ("a", "b"), (), NOW) == []
-    found["p"] = Place("c", "http://x", 1, True, NOW - OVERDUE - 0.01)
-    assert pools_to_take(found, "b", ("a", "b"), (), NOW) == ["p"]
-    assert pools_to_take(found, "b", ("a", "b"), ("p",), NOW) == []
+
+    def taken(late: float, mine: tuple[str, ...] = (), ahead: tuple[str, ...] = ()) -> list[str]:
+        found["p"] = Place("c", "http://x", 1, True, NOW - late)
+        return pools_to_take(found, "b", ("a", "b"), mine, ahead, NOW)
+
+    assert taken(SOON - 0.01, ahead=("p",)) == []
+    assert taken(SOON + 0.01, ahead=("p",)) == ["p"]
+    assert taken(OVERDUE - 0.01) == []
+    assert taken(OVERDUE + 0.01) == ["p"]
+    assert taken(OVERDUE + 0.01, mine=("p",)) == []
 
 
 def test_pools_of_a_silent_owner_are_read_by_the_next_one() -> None:
@@ -77,7 +82,7 @@ def test_pools_of_a_silent_owner_are_read_by_the_next_one() -> None:
 
 
 def test_pools_that_were_never_written_are_left_alone() -> None:
-    assert pools_to_take({"p": Place("", "", 1, False, NOW - 9.0)}, "a", ("a",), (), NOW) == []
+    assert pools_to_take({"p": Place("", "", 1, False, NOW - 9.0)}, "a", ("a",), (), (), NOW) == []
 
 
 def test_the_fullest_node_gives_one_away() -> None:

@@ -85,7 +85,7 @@ def tenures_of(journal: PostgresJournal) -> tuple[Tenures, OneHost]:
 
 async def read_ahead(tenures: Tenures, host: OneHost, n: int) -> None:
     """Read ``p`` ahead, as the n-th reading, and wait until a thread has begun with it."""
-    tenures.read_ahead(["p"])
+    tenures.read_ahead(["p"], ["p"])
     while len(host.read) < n:
         await asyncio.sleep(0.01)
 
@@ -127,11 +127,14 @@ def test_what_was_read_ahead_of_an_owner_that_came_back_is_forgotten(
             await first.ask(command)
         tenures, host = tenures_of(nodes[1])
         await read_ahead(tenures, host, 1)
-        tenures.read_ahead(["p"])  # still silent: nothing is begun again
-        tenures.read_ahead([])  # it has renewed its lease
+        tenures.read_ahead(["p"], ["p"])  # still silent: nothing is begun again
+        tenures.read_ahead([], ["p"])  # another node is to be the next owner: it may not come
+        assert list(tenures.ahead) == ["p"]
+        tenures.read_ahead([], [])  # it has renewed its lease
+        assert list(tenures.ahead) == []
         await first.ask(TASK)
         await read_ahead(tenures, host, 2)
-        tenures.read_ahead([])
+        tenures.read_ahead([], [])
         assert await tenures.take("p", TAKEN_OVER, None)
         assert host.read == ["p", "p"]
         assert host.found == [None]

@@ -3,8 +3,8 @@
 Every node decides for itself, from what the last heartbeat showed; the database decides who gets a
 pool that two of them want. What nobody holds goes, pool by pool, to the node that has the fewest;
 all nodes find the same *next owner* if they see the same. If they do not, what the next owner has
-not taken for a moment is taken by anybody, so that no pool is left alone. The fullest node gives
-one pool away while another has two fewer.
+not taken for a moment is taken by whoever has read it ahead, then by anybody, so that no pool is
+left alone. The fullest node gives one pool away while another has two fewer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Mapping
 
-from opportune.service.membership import OVERDUE, Place
+from opportune.service.membership import OVERDUE, SOON, Place
 
 
 def next_owners(places: Mapping[str, Place], nodes: Collection[str], now: float) -> dict[str, str]:
@@ -44,6 +44,7 @@ def pools_to_take(
     node: str,
     nodes: Collection[str],
     mine: Collection[str],
+    ahead: Collection[str],
     now: float,
 ) -> list[str]:
     """Pools that a node should take: it is their next owner, or that one has not come.
@@ -53,10 +54,15 @@ def pools_to_take(
         node: Its name.
         nodes: Nodes that live.
         mine: Pools that it holds, is taking, or has just given away.
+        ahead: Pools that it has read ahead.
         now: On the clock of the places.
     """
     owners = next_owners(places, nodes, now)
-    late = [pool for pool, place in places.items() if place.exists and now - place.until > OVERDUE]
+    late = [
+        pool
+        for pool, place in places.items()
+        if place.exists and now - place.until > (SOON if pool in ahead else OVERDUE)
+    ]
     wanted = dict.fromkeys([*late, *(pool for pool, owner in owners.items() if owner == node)])
     return [pool for pool in wanted if pool not in mine]
 

@@ -256,13 +256,14 @@ class Cluster:
         tenures, places, nodes = self.tenures, self._places, self.nodes
         given = [pool for pool, at in tenures.given.items() if now - at < SETTLED]
         mine = {*tenures.held, *tenures.taking, *given}
-        for pool in pools_to_take(places, self.name, nodes, mine, now):
+        for pool in pools_to_take(places, self.name, nodes, mine, tenures.ahead, now):
             place = places[pool]
             dead = place.node not in nodes and place.node != self.name
             how = TAKEN_OVER if dead else HANDED_OVER
             self._take(pool, how, place.until)
         silent = now + self.settings.lease * SILENT
-        tenures.read_ahead(pools_to_read(places, self.name, nodes, now, silent))
+        unsure = [pool for pool, place in places.items() if place.until < silent]
+        tenures.read_ahead(pools_to_read(places, self.name, nodes, now, silent), unsure)
         if tenures.taking or now - self._levelled < SETTLED or not self._host.owners:
             return
         if gives_one(places, self.name, nodes, now):

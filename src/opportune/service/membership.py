@@ -32,8 +32,9 @@ LEAST_GAP = 0.02
 GRACE = 0.005
 """Seconds behind the end of a lease at which this node looks."""
 
-OVERDUE = 0.2
-"""Seconds behind it after which a pool that the next owner did not take is taken by anybody."""
+SOON, OVERDUE = 0.1, 0.2
+"""Seconds behind it after which a pool that the next owner did not take is taken: by a node that
+has read it ahead, and by anybody."""
 
 JOIN = """
 INSERT INTO node VALUES (%(node)s, %(address)s,
@@ -196,7 +197,7 @@ class Membership:
             keys, clock = one.execute(ALL_KEYS), one.execute(CLOCK)
         answered = time.monotonic()
         rows = pools.fetchall()
-        turns = [row[5] + late for row in rows for late in (0.0, OVERDUE)]
+        turns = [row[5] + late for row in rows for late in (0.0, SOON, OVERDUE)]
         self._ends = min((answered + turn for turn in turns if turn > 0), default=None)
         return View(
             asked,

@@ -169,9 +169,19 @@ class Tenures:
 
     # -------------------------------------------------------------------------- reading ahead
 
-    def read_ahead(self, pools: Collection[str]) -> None:
-        """Read these pools, whose owner is silent, and forget what was read of all others."""
-        for pool in self._ahead.keys() - set(pools) - self.taking:
+    @property
+    def ahead(self) -> Collection[str]:
+        """Pools that were read ahead, or are being read."""
+        return self._ahead.keys()
+
+    def read_ahead(self, pools: Collection[str], unsure: Collection[str]) -> None:
+        """Read pools ahead.
+
+        Args:
+            pools: Those to be read, unless they are.
+            unsure: All whose owner is silent or gone; what was read of others is forgotten.
+        """
+        for pool in self._ahead.keys() - set(unsure) - self.taking:
             self._ahead.pop(pool).cancel()
         loop = asyncio.get_running_loop()
         for pool in pools:
