@@ -162,6 +162,27 @@ def test_what_others_may_not_see(guarded: Any) -> None:
     assert '"conflicts": ["s0"]' in json.dumps(client.good("GET", events, **shown["admin"]))
 
 
+@pytest.mark.parametrize("mode", ["loss", "queue"])
+def test_no_reply_tells_conflicts_to_who_is_no_administrator(guarded: Any, mode: str) -> None:
+    """Whoever may decide learned the conflicts of any task by canceling it, even an ended one."""
+    client, shown = guarded
+    client.good("PUT", "/v1/pools/p", {"mode": mode}, **shown["admin"])
+    asked: list[tuple[str, Any, dict[str, str]]] = []
+    for number in range(5):  # three servers: the last ones wait, or are dropped
+        body = {"task_type": "t", "conflicts": ["s0"], "external_id": f"paper {number}"}
+        asked += [(CREATE, body, {"idempotency_key": f"k{number}"})] * 2
+        asked += [(CREATE, body, {})]  # known by its external id
+    asked += [(f"/v1/tasks/p.t{number}:cancel", None, {}) for number in (1, 4, 4)]
+    told = [client("POST", path, body, **key, **shown["decide"]) for path, body, key in asked]
+    assert {one.status_code for one in told} == {201, 200, 202 if mode == "queue" else 409}
+    for one in told:
+        text = one.text.replace('"conflicts":[]', "").replace('"code":"conflict"', "")
+        assert '"conflict' not in text
+        assert "excluded" not in text
+    full = client("POST", "/v1/tasks/p.t4:cancel", **shown["admin"]).text
+    assert '"conflicts":["s0"]' in full
+
+
 def test_what_administrators_do_is_noted_with_who_and_what(guarded: Any) -> None:
     client, shown = guarded
     client.good("DELETE", "/v1/pools/p/servers/s2", **shown["admin"])

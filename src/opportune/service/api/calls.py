@@ -11,7 +11,13 @@ from urllib.parse import unquote
 import msgspec
 
 from opportune.service.api.faults import fault_in, unread
-from opportune.service.commands import ClearQuarantine, Command, PutPool
+from opportune.service.commands import (
+    CancelTask,
+    ClearQuarantine,
+    Command,
+    CreateTask,
+    PutPool,
+)
 from opportune.service.dealing_pools import SETTLE_SECONDS, check_declares, check_split
 from opportune.service.idempotency import KEY_LENGTH, Ticket, ticket
 from opportune.service.journal import JournalError
@@ -93,6 +99,21 @@ class Call:
         return Audited(self.node.now(), self.caller.name, self.target.decode("ascii"), self.remote)
 
 
+TELLING = (CreateTask, CancelTask)
+"""Commands whose replies show a task, or a decision with its reasons."""
+
+
+def without_conflicts(reply: Reply) -> Reply:
+    """A reply as it is shown to who is no administrator: no conflicts, no reasons of exclusion."""
+    told = msgspec.json.decode(reply.body)
+    for task in (told, told.get("present") or {}):
+        if "conflicts" in task:
+            task["conflicts"] = []
+    if "decision" in told:
+        told["decision"]["why"].pop("excluded", None)
+    return msgspec.structs.replace(reply, body=encode_json(told))
+
+
 async def carry_out(call: Call, pool: str, command: Command, body: bytes) -> Reply:
     """Ask a pool to do something.
 
@@ -108,7 +129,9 @@ async def carry_out(call: Call, pool: str, command: Command, body: bytes) -> Rep
     node = call.node
     owner = node.owner_or_new(pool) if type(command) is PutPool else node.owner(pool)
     asked = None if call.key is None else call.ticket(body)
-    return await owner.ask(command, asked)
+    reply = await owner.ask(command, asked)
+    hides = reply.status != 201 and not call.sees_all and isinstance(command, TELLING)
+    return without_conflicts(reply) if hides else reply
 
 
 async def administer(call: Call, pool: str, command: Command, body: bytes) -> Reply:
