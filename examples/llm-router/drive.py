@@ -259,7 +259,7 @@ def notes(rows: list[dict[str, Any]], load: float, speed: float) -> list[str]:
         worst = max(slow, key=lambda row: row["held"])
         named = ", ".join(row["mode"] for row in slow)
         busy, most = load * worst["held"], 100 * (worst["held"] - 1)
-        verdict = "does not carry" if busy >= 1.0 else "shows at"
+        verdict = "does not carry" if busy >= 1.0 else "lags at"
         told.append(
             f"* this machine {verdict} {speed:g} times the speed: in {named} places were held up "
             f"to {most:.0f} % longer than the answers took, while programs waited for each other. "

@@ -67,7 +67,7 @@ def test_a_machine_that_is_too_slow_is_told() -> None:
         notes = load("drive").notes
         assert notes([row("rank", 1.02), row("assignments", 1.1)], 0.75, 4.0) == []
         (told,) = notes([row("rank", 1.0), row("assignments", 1.25)], 0.75, 4.0)
-        assert "in assignments places were held up to 25 %" in told
+        assert "lags at 4 times the speed: in assignments places were held up to 25 %" in told
         assert "a load of 0.94 in place of 0.75" in told
         assert "--speed 1 would do" in told
         (told,) = notes([row("rank", 1.5), row("assignments", 1.6)], 0.75, 4.0)
