@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from opportune.errors import InputError
 from opportune.learning.fit.log import read_log
 from opportune.model.checks import name_problems
 from opportune.model.duration import Geometric
-from opportune.model.files import load_instance
+from opportune.model.files import load_instance, load_sparse
 from opportune.model.loss import loss_instance
 from opportune.model.numerals import decimal_number, whole_number
 from opportune.model.spelling import did_you_mean
@@ -59,6 +61,42 @@ def test_a_misspelled_number_makes_no_header(cell: str, tmp_path: Path) -> None:
     found = told(tmp_path, f'a,x,"{cell}"\nb,x,0.7\nc,x,0.3\n')
     assert f"{cell!r} in scores.csv, line 1" in found
     assert read(tmp_path, "2019,B2\n0.1,0.9\n0.2,0.3\n") == (2, 2)
+
+
+@pytest.mark.parametrize("scale", ["'x'", "true", "[1]", "nan", "inf"])
+def test_a_scale_is_a_number_also_where_pairs_are_few(scale: str, tmp_path: Path) -> None:
+    """A text ended with an error of NumPy, true and [1] were 1."""
+    rows = "".join(f"t{i},s{i},0.5\n" for i in range(1100))
+    (tmp_path / "scores.csv").write_text(f"task,server,score\n{rows}")
+    path = tmp_path / "instance.toml"
+    keys = f', missing = "forbid", scale = {scale}'
+    path.write_text(INSTANCE.format(keys=keys, rates=[1e-5] * 1100))
+    with pytest.raises(InputError, match=r"match_reward\.scale: .* expected a finite number"):
+        load_sparse(path)
+
+
+def test_decimals_and_bytes_of_a_database(tmp_path: Path) -> None:
+    """Decimals were no numbers, and bytes were names such as b'a'."""
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {
+        "task": [b"a", b"a"],
+        "server": ["x", "y"],
+        "score": [Decimal("0.10"), Decimal("12.30")],
+    }
+    importlib.import_module("pyarrow.parquet").write_table(
+        pyarrow.table(columns), tmp_path / "scores.parquet"
+    )
+    path = tmp_path / "instance.toml"
+    path.write_text(INSTANCE.format(keys="", rates=[0.1]).replace(".csv", ".parquet"))
+    found = load_instance(path)
+    assert found.task_types == ("a",)
+    assert found.match_reward.tolist() == [[0.1, 12.3]]
+    columns["task"] = [b"\xff", b"a"]
+    importlib.import_module("pyarrow.parquet").write_table(
+        pyarrow.table(columns), tmp_path / "scores.parquet"
+    )
+    with pytest.raises(InputError, match=r"scores\.parquet: Invalid UTF8"):
+        load_instance(path)
 
 
 def test_a_blank_name_is_told_with_its_line(tmp_path: Path) -> None:

@@ -16,13 +16,25 @@ INDEX = "__index_level_0__"
 
 
 def read_rows(path: Path) -> tuple[list[str], list[list[Any]]]:
-    """Column names, and the rows as lists of Python values (None where a value is missing)."""
+    """Column names, and the rows as lists of Python values (None where a value is missing).
+
+    Decimal numbers of a database come as floats, text that was stored as bytes as text.
+    """
     table = pyarrow.parquet.read_table(path)
     names = list(table.column_names)
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [_values(column) for column in table.columns]
     if INDEX in names:
         place = names.index(INDEX)
         names.insert(0, "")
         del names[place + 1]
         columns.insert(0, columns.pop(place))
     return names, [list(row) for row in zip(*columns, strict=True)]
+
+
+def _values(column: Any) -> list[Any]:
+    if pyarrow.types.is_binary(column.type) or pyarrow.types.is_large_binary(column.type):
+        column = column.cast(pyarrow.string())
+    values: list[Any] = column.to_pylist()
+    if pyarrow.types.is_decimal(column.type):
+        return [None if value is None else float(value) for value in values]
+    return values

@@ -44,7 +44,7 @@ def select(field: str, value: Mapping[str, Any], matrix: Matrix, numeric: bool) 
         if problem:
             raise InputError(problem)
     if "forbid" in value:
-        marked = _number(field, value, "forbid")
+        marked = number_of(field, value, "forbid")
         free = np.asarray(values != marked)
         allowed = free if allowed is None else allowed & free
     if numeric:
@@ -53,7 +53,7 @@ def select(field: str, value: Mapping[str, Any], matrix: Matrix, numeric: bool) 
         values, allowed = values.T, None if allowed is None else allowed.T
         rows, columns = columns, rows
     if "scale" in value:
-        values = values * _number(field, value, "scale")
+        values = values * number_of(field, value, "scale")
     if "rows" in value:
         pick = _pick(f"{field}.rows", value["rows"], rows, values.shape[0])
         values, allowed = values[pick], None if allowed is None else allowed[pick]
@@ -73,7 +73,12 @@ def select(field: str, value: Mapping[str, Any], matrix: Matrix, numeric: bool) 
     return Matrix(values, allowed, rows, columns)
 
 
-def _number(field: str, value: Mapping[str, Any], key: str) -> float:
+def number_of(field: str, value: Mapping[str, Any], key: str) -> float:
+    """A number of a reference.
+
+    Raises:
+        InputError: If it is no finite number.
+    """
     number = value[key]
     if (
         isinstance(number, bool)

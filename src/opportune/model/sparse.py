@@ -27,6 +27,7 @@ from opportune.model.description import (
 from opportune.model.duration import Duration
 from opportune.model.long import long_columns, read_pair_list
 from opportune.model.loss import LossInstance, loss_instance
+from opportune.model.selection import number_of
 from opportune.model.servers import Groups, ungrouped
 from opportune.model.sources import SHEET_FILES, resolve
 from opportune.model.spelling import positions
@@ -207,7 +208,8 @@ def read_sparse(
     if not SPARSE * len(names[0]) * len(names[1]) >= max(len(i), SPARSE * LEAST_CELLS):
         return None
     del sheet
-    return _instance(data, base, name, (i, j, rewards * value.get("scale", 1), names))
+    scale = number_of(FIELD, value, "scale") if "scale" in value else 1.0
+    return _instance(data, base, name, (i, j, rewards * scale, names))
 
 
 def _instance(
