@@ -72,7 +72,7 @@ def lite() -> Iterator[Any]:
     litellm.callbacks[:] = before
 
 
-def wait_for(client: Client, done: int, failed: int = 0) -> Any:
+def wait_for(client: Client, done: int, failed: int) -> Any:
     """The pool, once that many tasks have come to their end."""
 
     def ended() -> Any:
@@ -93,14 +93,14 @@ def wait_for_idle(client: Client) -> None:
 
 
 def test_the_service_decides_and_hears_of_the_end(client: Client, lite: Any) -> None:
-    before = client.get_pool("models").counts.get("done", 0)
+    counts = client.get_pool("models").counts
     strategy = route(lite, client, pool="models")
     answered = [
         lite.completion("auto", messages=MESSAGES, metadata={"task_type": kind})
         for kind in ("code", "chat")
     ]
     assert [one.choices[0].message.content for one in answered] == ["large", "small"]
-    wait_for(client, before + 2)
+    wait_for(client, counts.get("done", 0) + 2, counts.get("failed", 0))
     assert strategy.running == 0
 
 

@@ -143,7 +143,8 @@ def desk(client: httpx.Client) -> None:
     """A pool with a plan, drops, declines and outcomes: something in every part of the page."""
     servers = [f"s{r}" for r in range(6)]
     scores = {"call": [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], "chat": [0.2, 0.4, 0.6, 0.8, 0.9, 1.0]}
-    declare(client, "desk", servers, scores, auto_accept=False)
+    offers = {"auto_accept": False, "offer_timeout": 86_400.0, "quarantine_after": None}
+    declare(client, "desk", servers, scores, **offers)
     client.post("/v1/pools/desk/plans", json={"id": "first"}).raise_for_status()
     client.post("/v1/pools/desk/plans", json={"id": "second"}).raise_for_status()
     client.put("/v1/pools/desk/servers/s5", json={"id": "s5", "drain": True}).raise_for_status()

@@ -41,7 +41,7 @@ def test_a_decision_appears_by_itself(
     made = assign(api, "desk", "call")
     page.locator(f"[data-decision='{made['decision_id']}']").wait_for()
     assert number(page, "created") == before + 1
-    api.post(f"/v1/assignments/{made['assignment_id']}:decline").raise_for_status()
+    api.post(f"/v1/tasks/{made['task_id']}:cancel").raise_for_status()
 
 
 def test_numbers_are_those_of_the_api(
@@ -210,7 +210,7 @@ def test_without_the_chart_library_the_tables_remain(
     made = assign(api, "desk", "chat")
     page.locator("#heat-chart canvas").wait_for()
     assert "could not be drawn" not in page.locator("main").inner_text()
-    api.post(f"/v1/assignments/{made['assignment_id']}:decline").raise_for_status()
+    api.post(f"/v1/tasks/{made['task_id']}:cancel").raise_for_status()
 
 
 def test_a_tab_in_the_background_lets_go(
@@ -229,7 +229,7 @@ def test_a_tab_in_the_background_lets_go(
     assert page.locator(f"[data-decision='{made['decision_id']}']").count() == 0
     page.evaluate(hide % "false" + tell)
     page.locator(f"[data-decision='{made['decision_id']}']").wait_for()
-    api.post(f"/v1/assignments/{made['assignment_id']}:decline").raise_for_status()
+    api.post(f"/v1/tasks/{made['task_id']}:cancel").raise_for_status()
 
 
 def test_a_page_can_be_held_still(served: Served, api: httpx.Client, open_page: OpenPage) -> None:
@@ -241,4 +241,4 @@ def test_a_page_can_be_held_still(served: Served, api: httpx.Client, open_page: 
     assert number(page, "created") == before
     page.locator("#pause").click()
     page.locator(f"[data-decision='{made['decision_id']}']").wait_for()
-    api.post(f"/v1/assignments/{made['assignment_id']}:decline").raise_for_status()
+    api.post(f"/v1/tasks/{made['task_id']}:cancel").raise_for_status()
