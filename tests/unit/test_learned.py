@@ -148,6 +148,14 @@ def test_a_newcomer_is_found_by_optimism_and_missed_by_means() -> None:
         assert trace.chosen.max() < 8  # not there yet
 
 
+def test_scores_of_at_most_one_are_probabilities() -> None:
+    """They were divided by the largest: a server of .5, the best there was, never failed."""
+    one, other = (loss_instance([[top, 0.0]], [0.01], Geometric(2)) for top in (0.5, 8.0))
+    assert hidden_world(other).unit == 8.0
+    trace = trace_of(hidden_world(one), "lag-known", 2000)
+    assert trace.success[0, 0] / trace.trials[0, 0] == pytest.approx(0.5, abs=0.05)
+
+
 def test_optimism_is_what_finds_it() -> None:
     reward = np.array([[0.7] * 8 + [0.95] * 2])
     instance = loss_instance(reward, [1.0 / 40], Geometric(20)).with_load(0.1)

@@ -41,6 +41,7 @@ PAIRS = (
     ("lag-known", "greedy-known"),
     ("lag-known-features", "greedy-known-features"),
     ("lag-learned", "greedy-learned"),
+    ("lag-effects", "greedy-learned"),
     ("lag-mean", "greedy-learned"),
     ("lag-features", "greedy-features"),
 )

@@ -1,7 +1,8 @@
 """What happens, and what nobody knows beforehand: an instance whose scores are hidden.
 
 A task of type v at server r earns ``unit`` with probability s_vr / unit and nothing otherwise; the
-outcome is seen when the service ends. Or the tasks are those of a log in which every server's
+outcome is seen when the service ends. Scores of at most 1 are those probabilities (unit 1), larger
+ones are shares of the largest score. Or the tasks are those of a log in which every server's
 score is on record: a task is a row, has features, and earns what the log says.
 """
 
@@ -131,7 +132,7 @@ class HiddenWorld:
 
     Attributes:
         instance: The truth; its scores are for the ceiling and the bookkeeping only.
-        unit: Reward of a success.
+        unit: Reward of a success: 1, or the largest score where that is more.
         model: (R,) servers with the same number share what is learned (copies of one model).
         joins: (R,) number of the task from which on the server is there; 0 from the start.
         recorded: Tasks of a log; None if tasks are drawn by type.
@@ -246,7 +247,7 @@ def hidden_world(
         told = "durations that depend on the server"
         remedy = "leave server_duration out"
         raise InputError(Problem("server_duration", told, "durations by type", remedy))
-    unit = float(instance.match_reward.max()) if recorded is None else 1.0
+    unit = max(1.0, float(instance.match_reward.max())) if recorded is None else 1.0
     problems = []
     joined = np.zeros(instance.n_servers, dtype=np.int64)
     for name, number in (joins or {}).items():
@@ -272,6 +273,4 @@ def hidden_world(
     if problems:
         raise InputError(problems)
     columns = np.arange(instance.n_servers) if model is None else np.asarray(model)
-    return HiddenWorld(
-        instance, unit if unit > 0 else 1.0, columns.astype(np.int64), joined, recorded, pace
-    )
+    return HiddenWorld(instance, unit, columns.astype(np.int64), joined, recorded, pace)

@@ -14,7 +14,7 @@ server empty). Roles:
 | ``duration`` | how long the service took; or a duration as in an instance file, in steps |
 | ``complete`` | false where ``duration`` is only what was seen so far |
 | ``outcome`` | what the service was worth: 0 or 1, a share, or a number |
-| ``propensity`` | the probability with which this server was taken; of several, of being among them |
+| ``propensity`` | the probability that this server was taken; of several, among them |
 | ``free`` | the servers that were free at that moment, by semicolons |
 
 Also ``context`` (a list of columns of numbers), ``wait`` (a list of columns whose sum is the time
