@@ -79,6 +79,17 @@ def test_a_load_beyond_numbers(command: str, load: str, capsys: pytest.CaptureFi
     assert "arrivals per step" in text
 
 
+@pytest.mark.parametrize(("factor", "shown"), [("1e308", "1e+307"), ("30", "3")])
+def test_a_factor_beyond_numbers(
+    factor: str, shown: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The remedy was a factor of infinity, after a warning of NumPy."""
+    profile = f"profile = {{ period_steps = 10, multiplier = [{factor}] }}"
+    (folder / "one.toml").write_text(f"{INSTANCE}{profile}", encoding="utf-8")
+    assert run(["day", "one.toml", "--days", "2"]) == 1
+    assert f"Shorten the step by a factor of {shown}" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("words", "meant"),

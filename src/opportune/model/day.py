@@ -11,6 +11,7 @@ place of 1 does not know of).
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
@@ -213,12 +214,14 @@ def _period_problems(day: Day) -> list[Problem]:
     total = (day.base.arrival_rate * day.multiplier).sum(axis=1)
     worst = int(np.argmax(total))
     if total[worst] > 1 + RATE_TOLERANCE:
+        most = float(total[worst])
+        factor = math.ceil(most * 100) / 100 if most < 1e9 else most
         return [
             Problem(
                 "profile.multiplier",
                 f"period {day.periods[worst]} has {total[worst]:.4g} arrivals per step",
                 "at most one arrival per step",
-                f"shorten the step by a factor of {np.ceil(total[worst] * 100) / 100:g}",
+                f"shorten the step by a factor of {factor:g}",
             )
         ]
     return []
