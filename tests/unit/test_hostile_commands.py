@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cyclopts import App
 
-from opportune.cli import run
+from opportune.cli import app, run
 from opportune.learning.fit.columns import read_columns
 from opportune.model.duration import Geometric
 from opportune.model.loss import loss_instance
@@ -214,3 +216,37 @@ def test_a_day_that_never_ends_is_refused(
     instance.write_text(INSTANCE + profile)
     text = told(capsys, "day", instance, "--load", "0.3", "--days", "2")
     assert "days: 3 days of 100000000000000000 steps; expected at most 1000000000000000" in text
+
+
+def leaves(commands: App, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
+    """Every command that does something, with the words that call it."""
+    for name in commands:
+        if name.startswith("-"):
+            continue
+        below = (*words, name)
+        found = list(leaves(commands[name], below))
+        yield from found or [(below, commands[name])]
+
+
+def test_no_path_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unset variable of the shell was the folder that one happened to be in."""
+    filler = {"--to": "vw", "--load": "0.5", "--scope": "read", "--out": "x"}
+    walked = []
+    for words, command in leaves(app):
+        arguments = list(command.assemble_argument_collection())
+        positional = [one for one in arguments if not one.name.startswith("-")]
+        for chosen in arguments:
+            if chosen.hint not in (Path, Path | None) and chosen.name != "--database":
+                continue
+            tail = ["" if one is chosen else "x" for one in positional]
+            for one in arguments:
+                if one is chosen and one not in positional:
+                    tail += [one.name, ""]
+                elif one.required and one not in positional:
+                    tail += [one.name, filler[one.name]]
+            walked.append((*words, chosen.name))
+            text = told(capsys, *words, *tail, code=2)
+            assert "'' names nothing; is a variable of the shell not set?" in text, walked[-1]
+    assert len(walked) >= 29
+    assert ("serve", "--database") in walked
+    assert ("export", "LOG") in walked
