@@ -12,7 +12,6 @@ free servers elsewhere and at most k and the free servers here.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +23,10 @@ from opportune.pricing.states import binomial_law
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+
+MANY = 10**9
+"""States that are never made: what is more is not counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +60,22 @@ class Arm:
 
 
 def count_arm_states(copies: int, chain: HeadcountChain) -> int:
-    """An upper bound of the number of states of an arm, without making it."""
-    return len(_locals(copies, chain.k)) * (chain.size + 1)
+    """An upper bound of the number of states of an arm, without making it.
+
+    Beyond ``MANY`` counting ends, with a number that is more than that.
+    """
+    return count_locals(copies, chain.k) * (chain.size + 1)
+
+
+def count_locals(copies: int, k: int) -> int:
+    """How many counts of tasks there are that hold 1, ..., k of the servers, or more than MANY."""
+    ways = [1] + [0] * copies  # by servers held
+    for c in range(1, min(k, copies) + 1):
+        for n in range(c, copies + 1):
+            ways[n] += ways[n - c]
+        if sum(ways) > MANY:
+            break
+    return sum(ways)
 
 
 def make_arm(copies: int, n_servers: int, chain: HeadcountChain) -> Arm:
@@ -98,9 +115,10 @@ def make_arm(copies: int, n_servers: int, chain: HeadcountChain) -> Arm:
 
 def _locals(copies: int, k: int) -> Int:
     """(n, k) all counts of tasks that hold 1, ..., k of the servers, the empty one first."""
-    ranges = [range(copies // c + 1) for c in range(1, k + 1)]
-    tasks = np.array(list(itertools.product(*ranges)), dtype=np.int64)
-    return np.asarray(tasks[tasks @ np.arange(1, k + 1) <= copies])
+    rows: list[tuple[tuple[int, ...], int]] = [((), copies)]
+    for c in range(1, k + 1):
+        rows = [((*row, m), left - c * m) for row, left in rows for m in range(left // c + 1)]
+    return np.array([row for row, _ in rows], dtype=np.int64)
 
 
 def _survivors(tasks: Int, end: float) -> Float:
