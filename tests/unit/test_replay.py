@@ -153,16 +153,26 @@ def test_the_page_shows_all_ways_side_by_side(tmp_path: Path) -> None:
     assert "earns most in the simulation: " in page.read_text(encoding="utf-8")
 
 
-def test_tasks_of_several_servers_are_not_judged_off_policy(
+def test_tasks_whose_servers_begin_one_after_another_are_not_judged_off_policy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [f"{9 * i},t{i},{r},3,{i % 2},0.5" for i in range(60) for r in "xy"]
-    log = write_log(tmp_path / "log.csv", "time,task,server,duration,outcome,propensity", *rows)
+    header = "time,task,server,duration,outcome,propensity"
+    log = write_log(tmp_path / "together.csv", header, *rows)
     quick = ["--policies", "greedy", "--steps", "2000", "--replications", "2"]
     page = tmp_path / "replay.html"
     assert run(["replay", str(log), *quick]) == 0
     told = capsys.readouterr()
-    assert "off-policy estimates leave out 120 services of tasks with several servers" in told.err
+    assert "30 decisions took several servers" in told.err
+    assert "all servers of a task have the same outcome" in told.err
+    assert "off-policy greedy: the mean weight is 2, which no true propensities give" in told.err
+    assert "Off-policy:" in told.out
+    later = [f"{row},{9 * (i // 2) + i % 2}" for i, row in enumerate(rows)]
+    log = write_log(tmp_path / "log.csv", f"{header},start", *later)
+    assert run(["replay", str(log), *quick]) == 0
+    told = capsys.readouterr()
+    left_out = "60 services that began after another of the same task, 60 services beside one"
+    assert f"off-policy estimates leave out {left_out} of these" in told.err
     assert "no decision of the log can judge a policy off-policy" in told.err
     assert "Off-policy:" not in told.out
     pytest.importorskip("vl_convert")
