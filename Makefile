@@ -57,7 +57,7 @@ bench: $(READY) $(NEIGHBORS)/.ready ## Measure against the named neighbors
 	NEIGHBORS_PYTHON=$(NEIGHBORS)/bin/python $(BIN)/python -m benchmarks $(BENCH_FLAGS)
 
 docs: $(READY) ## Write the generated parts of docs/ again and build the site
-	@for page in docs/generate_*.py; do echo $$page; $(BIN)/python $$page || exit 1; done
+	@for page in docs/generate_*.py; do echo $$page; PYTHONPATH=. $(BIN)/python $$page || exit 1; done
 	$(BIN)/sphinx-build -W --keep-going --quiet --doctree-dir out/doctrees docs out/docs
 	@echo "Site: out/docs/index.html"
 
