@@ -261,7 +261,7 @@ def test_the_file_is_written_in_one_step(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("opportune.experiments.storing.os.replace", full)
+    monkeypatch.setattr("opportune.model.writing.os.replace", full)
     with pytest.raises(InputError, match="No space left on device") as caught:
         report_writer(path)([single], "Second")
     assert caught.value.problems[0].field == "--report"

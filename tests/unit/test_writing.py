@@ -148,3 +148,16 @@ def test_a_folder_to_keep_runs_in_is_checked_before_the_work(
     words = ["compare", str(instance), "--steps", "1000000000000", "--keep", str(instance)]
     assert run(words) == 1
     assert f"{instance} is no folder" in capsys.readouterr().err
+
+
+def test_who_may_read_a_file_is_as_the_user_has_set_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    before = os.umask(0o077)
+    try:
+        put(path, b"first")
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o640)
+        put(path, b"second")
+    finally:
+        os.umask(before)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"second", 0o640)

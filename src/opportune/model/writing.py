@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +49,8 @@ def written_whole(paths: Sequence[Path], option: str = OUT) -> Iterator[list[Pat
         yield made
         for one, path in zip(made, paths, strict=True):
             if one != path:
-                os.chmod(one, 0o644)
+                if path.exists():
+                    one.chmod(path.stat().st_mode & 0o777)  # who may read it is as before
                 os.replace(one, path)
     except BrokenPipeError:
         raise
@@ -167,9 +168,9 @@ def _beside(path: Path) -> Path:
     if path.exists() and not path.is_file() and not path.is_dir():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
-    os.close(handle)
-    return Path(name)
+    made = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}")
+    made.touch(exist_ok=False)
+    return made
 
 
 def _unwritten(path: Path, option: str, error: OSError) -> Problem:
