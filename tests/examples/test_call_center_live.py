@@ -52,7 +52,7 @@ def summary(process: subprocess.Popen[str]) -> Any:
     assert said, told
     found = json.loads(said)
     assert found["invariants_hold"], found
-    assert process.returncode == (0 if found["inside"] else 1), told
+    assert process.returncode == (0 if found["as_simulated"] else 1), told
     assert found["mismatches"] == 0 < found["looks"]
     assert (found["decisions_verified"], found["decisions_different"]) == (found["calls"], 0)
     assert sum(found["plans"].values()) + found["dropped"] == found["calls"]
@@ -164,7 +164,23 @@ def test_a_day_begins_where_it_is_told_and_ends_with_a_period(example: SimpleNam
 
 def test_a_machine_that_is_too_slow_is_told(example: SimpleNamespace) -> None:
     found = {"answer_ms_p99": 20.0, "speed": 60.0, "call_seconds": 300.0}
+    found |= {"inside": True, "as_simulated": True}
     assert example.replay.notes(found) == []
     (told,) = example.replay.notes(found | {"answer_ms_p99": 1500.0})
     assert "90 s of the call center late" in told
     assert "--speed 20 would do" in told
+
+
+def test_a_day_that_is_rare_by_chance_is_told(example: SimpleNamespace) -> None:
+    world = example.flat_world.make_flat(None, None, 0.7, 3.0, 2)
+    chosen = world.expect(world.steps, 1).chosen.tolist()
+    tally, pool = tally_of(example, world, chosen)
+    pool.reward = tally.reward = 0.5 * tally.reward
+    found = example.replay.summarize(world, tally, pool, 100)
+    assert (found["inside"], found["as_simulated"]) == (False, True)
+    (told,) = example.replay.notes(found | {"speed": 60.0})
+    assert "the simulator sends each of them to the same agent" in told
+    tally.servers[0] = "somebody else"
+    found = example.replay.summarize(world, tally, pool, 100)
+    assert not found["as_simulated"]
+    assert example.replay.notes(found | {"speed": 60.0}) == []
