@@ -68,9 +68,9 @@ def labels_of(log: list[events.Event], low: float, high: float) -> dict[tuple[st
 def counted(counts: Counts) -> dict[tuple[str, str], tuple[int, int]]:
     types, servers = list(counts.types), list(counts.servers)
     return {
-        (types[v], servers[r]): (pair.outcomes, pair.grains)
-        for v, r, pair in counts.pairs.by_pair()
-        if pair.outcomes
+        (types[key >> 32], servers[key & 0xFFFFFFFF]): (outcomes, grains)
+        for key, outcomes, grains, *_ in counts.pairs.table().tolist()
+        if outcomes
     }
 
 

@@ -75,6 +75,14 @@ def memory() -> KeyMemory:
     return KeyMemory(100, 1e9)
 
 
+async def first_owner(journal: PostgresJournal) -> PoolOwner:
+    """Of the pool ``p``, which is declared."""
+    owner = PoolOwner("p", journal, memory())
+    for command in DECLARED:
+        await owner.ask(command)
+    return owner
+
+
 def tenures_of(journal: PostgresJournal) -> tuple[Tenures, OneHost]:
     """A node that holds nothing yet."""
     host = OneHost(journal)
@@ -94,9 +102,7 @@ def test_behind_the_end_of_a_lease_only_the_rest_is_read(nodes: list[PostgresJou
     """What the silent owner still wrote meanwhile, keys included, is there; then it is fenced."""
 
     async def go() -> None:
-        first = PoolOwner("p", nodes[0], memory())
-        for command in DECLARED:
-            await first.ask(command)
+        first = await first_owner(nodes[0])
         tenures, host = tenures_of(nodes[1])
         await read_ahead(tenures, host, 1)
         key = Ticket(b"k", b"f")
@@ -122,9 +128,7 @@ def test_what_was_read_ahead_of_an_owner_that_came_back_is_forgotten(
     nodes: list[PostgresJournal],
 ) -> None:
     async def go() -> None:
-        first = PoolOwner("p", nodes[0], memory())
-        for command in DECLARED:
-            await first.ask(command)
+        first = await first_owner(nodes[0])
         tenures, host = tenures_of(nodes[1])
         await read_ahead(tenures, host, 1)
         tenures.read_ahead(["p"], ["p"])  # still silent: nothing is begun again

@@ -7,7 +7,6 @@ search for garbage has nothing to look at however many pairs there are.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -89,12 +88,6 @@ class Pairs:
         """What was seen of a type at a server."""
         place = self._place.get((v << 32) + r)
         return Pair() if place is None else Pair(*self._numbers[place + 1 : place + COLUMNS])
-
-    def by_pair(self) -> Iterator[tuple[int, int, Pair]]:
-        """All pairs seen: type, server, counts."""
-        for key in self._place:
-            v, r = key >> 32, key & 0xFFFFFFFF
-            yield v, r, self.pair(v, r)
 
     def dump(self) -> bytes:
         """All of it; in any thread."""
